@@ -84,15 +84,20 @@ def test_pools_of_nodes(file):
 def test_a_node_device_by_device(file):
     objects = [*cluster(), claim("gone", status=allocated("d9", users=["a", "b"]))]
     assert shown("devices", "n1", "-f", file(*objects)) == [
-        "Node n1, 1 pool of ResourceSlices",
+        "drv/n1: 3 of 4 devices free",
         "drv/n1: claims have 1 device that the driver does not publish any more",
-        "",
-        "DEVICE     STATE      TAINTS             CLAIM         REQUEST  PODS",
-        "drv/n1/d0  free       -                  -             -        -",
-        "drv/n1/d1  allocated  -                  default/held  r        default/holder",
-        "drv/n1/d2  free       broken:NoSchedule  -             -        -",
-        "drv/n1/d3  free       -                  -             -        -",
-        "drv/n1/d9  gone       -                  default/gone  r        default/a, default/b",
+        "DEVICE  STATE      TAINTS             CLAIM         REQUEST  PODS",
+        "d0      free       -                  -             -        -",
+        "d1      allocated  -                  default/held  r        default/holder",
+        "d2      free       broken:NoSchedule  -             -        -",
+        "d3      free       -                  -             -        -",
+        "d9      gone       -                  default/gone  r        default/a, default/b",
+    ]
+    assert shown("devices", "n2", "-f", file(*objects)) == [
+        "drv/n2: 1 of 1 devices free, incomplete",
+        "drv/n2: 1 of 2 slices of generation 1",
+        "DEVICE  STATE  CLAIM  REQUEST  PODS",
+        "d0      free   -      -        -",
     ]
 
 

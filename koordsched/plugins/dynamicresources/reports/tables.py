@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from koordsched.framework.declaration import Detail, View
 from koordsched.framework.display import Line, Table
 from koordsched.plugins.dynamicresources.reports.pages import NODE, POOLS
 from koordsched.plugins.dynamicresources.reports.report import (
     ClaimReport,
+    DeviceReport,
     NodePools,
     PoolReport,
     Pools,
@@ -37,20 +38,29 @@ def overview_tables(shown: Pools) -> Iterator[Line | Table]:
 
 
 def tables(shown: NodePools) -> Iterator[Line | Table]:
-    """A line per device and claim."""
-    pools = len(shown.pools)
-    counted = f"{pools} pool{'s' if pools > 1 else ''} of ResourceSlices"
-    yield Line(f"Node {shown.node_name}, {counted}", bold=True)
-    for pool in shown.pools:
+    """For each pool a line per device and claim."""
+    for number, pool in enumerate(shown.pools):
+        if number:
+            yield Line("")
+        title = f"{pool.driver}/{pool.pool}: {pool.free} of {pool.devices} devices free"
+        yield Line(title + (f", {pool.state}" if pool.state != "usable" else ""), bold=True)
         yield from _problems(pool)
-    yield Line("")
+        devices = [each for each in shown.pool_devices if (each.driver, each.pool) == (pool.driver, pool.pool)]
+        yield _devices(devices)
+
+
+def _devices(devices: Sequence[DeviceReport]) -> Table:
+    tainted = any(device.taints for device in devices)
     rows: list[tuple[str, ...]] = []
-    for device in shown.pool_devices:
-        place = (f"{device.driver}/{device.pool}/{device.device}", device.state, ", ".join(device.taints) or "-")
+    for device in devices:
+        place: tuple[str, ...] = (device.device, device.state)
+        if tainted:
+            place += (", ".join(device.taints) or "-",)
         holders = [_holder(report) for report in device.claims] or [("-", "-", "-")]
         for number, holder in enumerate(holders):
             rows.append((*place, *holder) if not number else ("",) * len(place) + holder)
-    yield Table(("DEVICE", "STATE", "TAINTS", "CLAIM", "REQUEST", "PODS"), rows)
+    columns = ("DEVICE", "STATE", *["TAINTS"] * tainted, "CLAIM", "REQUEST", "PODS")
+    return Table(columns, rows)
 
 
 def _nodes(pool: PoolReport) -> str:
