@@ -320,6 +320,12 @@ class ExplainsVerdicts(Plugin):
         """What would have to change on a node that it refuses. Changes nothing but the state of the cycle."""
 
     @abstractmethod
+    def nearest(self, cycle: CycleState, rows: RowArray) -> int:
+        """The position among rows that it refuses of the one that takes least to let the pod in. Changes nothing but
+        the state of the cycle.
+        """
+
+    @abstractmethod
     def waits_for(self, cycle: CycleState, row: int) -> str:
         """What time alone may bring on a node that it refuses, "" if nothing can. Changes nothing but the state of the
         cycle.

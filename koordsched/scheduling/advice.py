@@ -177,8 +177,11 @@ def _remedies(
             continue
         may_wait = bool(waits[members].any())
         closest = members[int(np.argmin(np.where(waits[members] == may_wait, shortage[members], np.inf)))]
-        row = int(rows[closest])
         refusing = [plugin.name for plugin, refuses in zip(plugins, pattern, strict=True) if refuses]
+        judge = next((each for name in refusing if isinstance(each := profile.plugins[name], ExplainsVerdicts)), None)
+        if judge is not None and not may_wait:
+            closest = members[judge.nearest(cycle, rows[members])]
+        row = int(rows[closest])
         changes = [Change(name, _text(profile, name, cycle, cluster, row)) for name in refusing]
         remedy = Remedy(cluster.table.names[row], len(members), changes)
         ranked.append((not may_wait, len(changes), float(shortage[closest]), remedy))

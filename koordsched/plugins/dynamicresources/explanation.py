@@ -22,6 +22,9 @@ from koordsched.plugins.dynamicresources.structured.reasons import IN_USE, Reque
 _SHOWN = 8
 """Devices, pods or pools that are named one by one."""
 
+_COMPARED = 100
+"""States of nodes that are compared to find the nearest."""
+
 _TOGETHER = "each request has enough devices by itself, but they do not go together"
 
 
@@ -62,6 +65,22 @@ class Explainer:
         ]
         changes += [f"pool {text}" for text in self._books.allocator.troubled_pools(row)]
         return " and ".join(changes) or "devices that go together"
+
+    def nearest(self, state: DeviceCycle, pod: Pod, rows: RowArray) -> int:
+        """The position of the row where time helps, with fewest devices missing; else that of fewest missing."""
+        keys = self._books.allocator.keys(rows)
+        _, examples = np.unique(keys, axis=0, return_index=True)
+        return min(
+            sorted(examples.tolist())[:_COMPARED],
+            key=lambda at: self._distance(state, pod, int(rows[at])),
+            default=0,
+        )
+
+    def _distance(self, state: DeviceCycle, pod: Pod, row: int) -> tuple[bool, int]:
+        reasons = self._reasons(state, pod, row)
+        short = () if isinstance(reasons, str) else [each for each in reasons if not each.enough]
+        missing = sum(max(each.needed, 1) - each.free for each in short)
+        return not self.waits_for(state, pod, row), missing
 
     def waits_for(self, state: DeviceCycle, pod: Pod, row: int) -> str:
         """What time may bring on a row that is refused, "" if nothing."""

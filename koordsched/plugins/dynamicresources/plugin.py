@@ -301,6 +301,11 @@ class DynamicResources(
         state = self._state(cycle)
         return self._explainer.remedy(state, cycle.pod, row) if state is not None else ""
 
+    def nearest(self, cycle: CycleState, rows: RowArray) -> int:
+        """Where fewest devices would have to be freed, else where fewest are missing."""
+        state = self._state(cycle)
+        return self._explainer.nearest(state, cycle.pod, rows) if state is not None else 0
+
     def waits_for(self, cycle: CycleState, row: int) -> str:
         """Devices that other claims have, if they would do."""
         state = self._state(cycle)

@@ -197,8 +197,21 @@ def test_devices_by_what_speaks_against_them(file):
     ]
 
 
+def test_the_nearest_node_is_where_devices_are_in_use(file):
+    holder = claim("more", status=allocated("d0", users=["other"], where="n4"))
+    objects = [node("a0"), node("n4"), slice_of("n4", ("d0", {"capacity": {"memory": {"value": "80Gi"}}})), holder]
+    lines = shown(
+        "explain", "p", "-f", file(*cluster(), *objects, manifest(claim("c", count=2)), manifest(claiming("p", "c")))
+    )
+    assert "It waits for devices: n1 has enough of them, which other claims have." in lines
+
+
 def test_what_no_node_has(file):
-    answer = explained(file, "p", manifest(claim("c", count=3)), manifest(claiming("p", "c")))
+    wanted = [manifest(claim("c", count=3)), manifest(claiming("p", "c"))]
+    answer = explained(file, "p", *wanted)
+    assert answer["advice"]["text"] == "It waits for the driver to complete a pool of n2."
+    complete = [each for each in cluster() if each["metadata"]["name"] != "s-n2"]
+    answer = answer_of("explain", "p", "-f", file(*complete, *wanted))
     assert answer["advice"]["verdict"] == "never"
     text = "a node with 3 devices for claim default/c, request r (this one has 1, 1 not selected, 1 tainted)"
     assert answer["advice"]["remedies"][0]["changes"] == [{"plugin": "DynamicResources", "text": text}]
