@@ -7,7 +7,7 @@ from collections import Counter
 from koordsched.observability.metric_registry import MetricRegistry
 from koordsched.plugins.dynamicresources.plugin import DynamicResources
 from koordsched.plugins.dynamicresources.structured import SliceIndex
-from koordsched.plugins.dynamicresources.structured.inspection import PoolState
+from koordsched.plugins.dynamicresources.structured.inspection import CONDITIONS, PoolState, Use
 from koordsched.plugins.dynamicresources.structured.slices import PoolKey
 
 
@@ -42,6 +42,9 @@ class PoolTally:
 
     def _count(self, state: PoolState, number: int) -> None:
         driver = state.key[0]
+        # All states of a driver are shown, also those that none of its pools or devices is in.
+        self._pools.update({(driver, condition): 0 for condition in CONDITIONS.values()})
+        self._devices.update({(driver, str(use)): 0 for use in Use})
         self._pools[driver, state.condition] += number
         for use, count in Counter(device.use for device in state.devices).items():
             self._devices[driver, str(use)] += number * count
