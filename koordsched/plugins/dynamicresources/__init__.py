@@ -1,15 +1,15 @@
 """DynamicResources: devices that drivers publish, for pods that claim them (dra spec).
 
-* `plugin` is the plugin. `books` has all that is known of claims and devices: `assumed` claims, allocations `inflight`,
-  slices with the taints of `taintrules`; `changes` wakes tasks that wait for claims.
-* `claims` finds the claims of a pod; `prefilter`, `filtering` and `deallocation` decide, with the state of
-  `cyclestate`.
-* `binding` writes before a pod is bound, through `claimwriter`; `conditions` and `readiness` wait for devices.
-* `hints` says which changes wake pods.
-* `structured` is the allocator, `cel` the expressions that select devices, `extended` serves extended resources.
-* `explanation` has the numbers behind verdicts, `claimstates` the claims of a pod in words; `settling` does offline
-  what is written otherwise; `metrics` counts devices.
-* `reports` has the pages of the HTTP server and its part of the command `koordsched devices`.
+* `plugin` ties the others to the extension points; `cyclestate` is what it keeps of one attempt.
+* `books` is what is known of claims and devices: `assumed` claims, allocations `inflight`, slices with `taintrules`.
+* `claims` are those of a pod, `prefilter` finds what is wrong with them, `filtering` judges nodes, `explanation` says
+  why; `deallocation` frees what is idle.
+* `binding` writes with `claimwriter`, and waits for `conditions` of devices (`readiness`, `changes`).
+* `hints` say what wakes a pod.
+* `cel` has the expressions that select devices, `structured` the allocator, `extended` the claims that are made for
+  extended resources, `classselectors` which devices a class has, for scoring.
+* `claimstates` has the claims of a pod in words; `settling` does offline what is written otherwise.
+* `metrics` counts devices; `reports` has the pages of the HTTP server and its part of the command `koordsched devices`.
 """
 
 from koordsched.config.catalog import IN_TREE

@@ -119,7 +119,7 @@ class Explainer:
             if self._filter.is_usable_now(claim):
                 allocation = claim.status.allocation
                 where = nodes_text(allocation.node_selector if allocation is not None else None)
-                lines.append(f"claim {title_of(claim)} can be used on {where} only{_for_whom(claim)}")
+                lines.append(f"claim {title_of(claim)} can be used on {where} only{_reserved_for(claim)}")
                 continue
             failure = failure_of(claim)
             why = f"{failure.type}: {failure.reason} {failure.message}".rstrip() if failure is not None else "too late"
@@ -177,10 +177,10 @@ def _allocated(claim: ResourceClaim) -> str:
     devices = devices_of(allocation)
     named = ", ".join(devices[:_SHOWN]) + (f" and {len(devices) - _SHOWN} more" if len(devices) > _SHOWN else "")
     where = nodes_text(allocation.node_selector)
-    return f"claim {title_of(claim)} has {named or 'no device'}, usable on {where}{_for_whom(claim)}"
+    return f"claim {title_of(claim)} has {named or 'no device'}, usable on {where}{_reserved_for(claim)}"
 
 
-def _for_whom(claim: ResourceClaim) -> str:
+def _reserved_for(claim: ResourceClaim) -> str:
     pods = pods_of(claim)
     if not pods:
         return ", reserved for no pod"

@@ -131,7 +131,7 @@ class Groups:
         self.states[group.number] = self._interned.state(states) if any(states) else 0
 
     def index(self, pool: Pool) -> tuple[frozenset[int], bool]:
-        """Reads again by whom a pool is reached. Returns the selectors that begin or end to matter to groups, and
+        """Reads again which nodes reach a pool. Returns the selectors that begin or end to matter to groups, and
         whether the pool begins or ends to be one of several nodes.
         """
         before = self._reach.pop(pool.key, None)
