@@ -138,20 +138,21 @@ def nodes_text(selector: NodeSelector | None) -> str:
     return " or ".join(terms)
 
 
-def placement_lines(
-    claims: Iterable[tuple[ResourceClaim, AllocationResult]],
-) -> list[str]:
-    """What each claim got: `claim default/c: gpu = driver/pool/device`."""
+def placement_lines(claims: Iterable[tuple[ResourceClaim, AllocationResult]]) -> list[str]:
+    """What each claim got: `claim default/c: gpu = driver/pool/a, driver/pool/b; nic = ...`."""
     lines = []
     for claim, allocation in claims:
-        given = [_given(result) for result in allocation.devices.results]
-        lines.append(f"claim {title_of(claim)}: {', '.join(given) or 'no device'}")
+        given: dict[str, list[str]] = {}
+        for result in allocation.devices.results:
+            given.setdefault(result.request, []).append(_given(result))
+        texts = [f"{request} = {', '.join(devices)}" for request, devices in given.items()]
+        lines.append(f"claim {title_of(claim)}: {'; '.join(texts) or 'no device'}")
     return lines
 
 
 def _given(result: DeviceRequestAllocationResult) -> str:
     amounts = [f"{name} {amount}" for name, amount in sorted(result.consumed_capacity.items())]
-    return f"{result.request} = {device_title(result)}" + (f" ({', '.join(amounts)})" if amounts else "")
+    return device_title(result) + (f" ({', '.join(amounts)})" if amounts else "")
 
 
 def show_refusal(values: Any) -> Iterator[Line | Table]:

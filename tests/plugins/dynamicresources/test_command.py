@@ -356,10 +356,10 @@ def test_more_nodes_have_devices(file, tmp_path, way):
     if way == "like":
         assert (pod["node"], line) == (
             "n1-copy-1",
-            "claim default/c: r = drv/n1-copy-1/d0, r = drv/n1-copy-1/d1",
+            "claim default/c: r = drv/n1-copy-1/d0, drv/n1-copy-1/d1",
         )
     else:
-        assert (pod["node"], line) == ("new-0", "claim default/c: r = drv/new-0/g-0, r = drv/new-0/g-1")
+        assert (pod["node"], line) == ("new-0", "claim default/c: r = drv/new-0/g-0, drv/new-0/g-1")
 
 
 def test_a_configuration_with_the_plugins_arguments_is_checked(tmp_path):
