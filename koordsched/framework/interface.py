@@ -326,6 +326,40 @@ class ExplainsNodes(Plugin):
         """What would have to change on a node that it refuses. Changes nothing."""
 
 
+class ExplainsVerdicts(Plugin):
+    """As ExplainsNodes, where verdicts depend on more than the pod's shape."""
+
+    @abstractmethod
+    def explain_verdicts(self, cycle: CycleState, rows: RowArray) -> list[list[str]]:
+        """For each row the numbers that decide about the pod of a cycle whose nodes were filtered, in lines of text.
+        Changes nothing but the state of the cycle.
+        """
+
+    @abstractmethod
+    def remedy_of(self, cycle: CycleState, row: int) -> str:
+        """What would have to change on a node that it refuses. Changes nothing but the state of the cycle."""
+
+    @abstractmethod
+    def nearest(self, cycle: CycleState, rows: RowArray) -> int:
+        """The position among rows that it refuses of the one that takes least to let the pod in. Changes nothing but
+        the state of the cycle.
+        """
+
+    @abstractmethod
+    def waits_for(self, cycle: CycleState, row: int) -> str:
+        """What time alone may bring on a node that it refuses, "" if nothing can. Changes nothing but the state of the
+        cycle.
+        """
+
+
+class SettlesOffline(Plugin):
+    """Writes in PreBind what other pods depend on, so that an evaluation without an API server has to do it, too."""
+
+    @abstractmethod
+    def settle(self, cycle: CycleState, pod: Pod) -> list[str]:
+        """The pod is placed: applies at once what PreBind would write. Returns in lines of text what the pod has."""
+
+
 class ExplainsPods(Plugin):
     """Can say something about a pod that holds whatever the node, but is no refusal."""
 

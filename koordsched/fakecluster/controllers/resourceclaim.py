@@ -179,19 +179,7 @@ class ResourceClaimController:
         return None
 
     def _make(self, pod: PodRecord, entry: PodClaim, template: Object) -> Object:
-        inner = template["spec"]
-        metadata = inner.get("metadata") or {}
-        owner = {"metadata": {"name": pod.name, "uid": pod.uid}}
-        claim: Object = {
-            "metadata": {
-                "generateName": _generated_base(pod.name, entry.entry),
-                "annotations": {**(metadata.get("annotations") or {}), POD_CLAIM_NAME: entry.entry},
-                "ownerReferences": [controller_reference(owner, "v1", "Pod")],
-            },
-            "spec": inner.get("spec") or {},
-        }
-        if metadata.get("labels"):
-            claim["metadata"]["labels"] = metadata["labels"]
+        claim = claim_of_template(template, pod.name, pod.uid, entry.entry)
         try:
             return self._context.registry.create(self._claims.resource, pod.namespace, claim)
         except ApiStatusError as error:
@@ -271,6 +259,23 @@ class ResourceClaimController:
 
         self._context.registry.update_record(self._claims.resource, *key, make)
         return 1
+
+
+def claim_of_template(template: Object, pod: str, uid: str, entry: str) -> Object:
+    """The claim that is made of a template for an entry of a pod's `resourceClaims`; the server completes its name."""
+    inner = template["spec"]
+    metadata = inner.get("metadata") or {}
+    claim: Object = {
+        "metadata": {
+            "generateName": _generated_base(pod, entry),
+            "annotations": {**(metadata.get("annotations") or {}), POD_CLAIM_NAME: entry},
+            "ownerReferences": [controller_reference({"metadata": {"name": pod, "uid": uid}}, "v1", "Pod")],
+        },
+        "spec": inner.get("spec") or {},
+    }
+    if metadata.get("labels"):
+        claim["metadata"]["labels"] = metadata["labels"]
+    return claim
 
 
 def _claim_keys(pod: PodRecord | None) -> list[Key]:

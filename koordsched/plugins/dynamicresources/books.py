@@ -50,7 +50,9 @@ def books_of(handle: Handle) -> DeviceBooks:
 
 
 class DeviceBooks:
-    """`claims` there are, `in_flight` what is being allocated, `in_use` devices of both; `allocator` finds others."""
+    """`claims` there are, `in_flight` what is being allocated, `in_use` devices of both; `index` has all devices,
+    `allocator` finds free ones.
+    """
 
     def __init__(
         self, cluster: ClusterState, gates: frozenset[str], rng: Random, extended: ExtendedResources | None
@@ -60,11 +62,11 @@ class DeviceBooks:
         self._cluster = cluster
         self._rng = rng
         self.in_use = DevicesInUse(self.features)
-        self._index = SliceIndex(self.features, self.in_use)
+        self.index = SliceIndex(self.features, self.in_use)
         self.in_flight = AllocationsInFlight(self._flight_changed)
         self.classes = cluster.objects.of(DEVICE_CLASSES)
         expressions = CelExpressions(self.features)
-        self.allocator = Allocator(self._index, expressions, self.features, self._share_id)
+        self.allocator = Allocator(self.index, expressions, self.features, self._share_id)
         self.special_claims = SpecialClaims()
         self.served: ServedResources | None = None
         self.counts: DeviceCounts | None = None
@@ -78,7 +80,7 @@ class DeviceBooks:
             )
             extended.count_with(self.counts)
         cluster.table.on_node(self._node_changed)
-        cluster.table.on_removal(self._index.remove_node)
+        cluster.table.on_removal(self.index.remove_node)
         if "DRADeviceTaintRules" in gates and "DRADeviceTaints" in gates:
             rules = cluster.objects.of(DEVICE_TAINT_RULES)
             self._tainted = TaintedSlices(slices, rules, self._slice_changed, self._slice_retainted)
@@ -153,19 +155,19 @@ class DeviceBooks:
             self.counts.slice_changed(old, new)
         if new is None:
             assert old is not None, "a change has an object"
-            self._index.remove_slice(old.metadata.name)
+            self.index.remove_slice(old.metadata.name)
             return
         try:
-            self._index.put_slice(new)
+            self.index.put_slice(new)
         except QuantityError as error:
             _log.warning("slice %s offers no devices, it cannot be understood: %s", new.metadata.name, error)
-            self._index.remove_slice(new.metadata.name)
+            self.index.remove_slice(new.metadata.name)
 
     def _slice_retainted(self, old: ResourceSlice, new: ResourceSlice) -> None:
         self._cluster.announce(SLICE_CHANGED, old, new)
 
     def _node_changed(self, row: int, node: Node) -> None:
-        self._index.put_node(row, node)
+        self.index.put_node(row, node)
 
     def _share_id(self) -> str:
         """A random UUID, of numbers that journals record."""

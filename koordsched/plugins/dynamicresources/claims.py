@@ -49,7 +49,7 @@ def claims_of(pod: Pod, claims: AssumedClaims) -> tuple[ResourceClaim, ...]:
             raise ClaimProblem(f'could not find ResourceClaim "{pod.namespace}/{name}"')
         if claim.metadata.deletion_timestamp is not None:
             raise ClaimProblem(f'resourceclaim "{name}" is being deleted')
-        if generated and not _is_owned_by(claim, pod):
+        if generated and not is_owned_by(claim, pod):
             raise ClaimProblem(
                 f"ResourceClaim {pod.namespace}/{name} was not created for Pod {pod.key} (Pod is not owner)"
             )
@@ -67,6 +67,7 @@ def title_of(claim: ResourceClaim) -> str:
     return f"{claim.metadata.namespace}/{claim.metadata.name}"
 
 
-def _is_owned_by(claim: ResourceClaim, pod: Pod) -> bool:
+def is_owned_by(claim: ResourceClaim, pod: Pod) -> bool:
+    """Whether the claim was made for the pod."""
     controller = controller_of(claim.metadata)
     return controller is not None and controller.uid == pod.uid

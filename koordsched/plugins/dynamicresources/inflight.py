@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
@@ -47,6 +47,14 @@ class AllocationsInFlight:
         found = self._by_claim.get(uid)
         return found.claim if found is not None else None
 
+    def entry(self, uid: str) -> InFlight | None:
+        """The allocation in flight for the claim of this uid."""
+        return self._by_claim.get(uid)
+
+    def __iter__(self) -> Iterator[InFlight]:
+        """All of them, oldest first."""
+        return iter(list(self._by_claim.values()))
+
     def begin(self, claim: ResourceClaim, holder: str) -> None:
         """The claim, whose status has the allocation, gets it for the pod of this uid."""
         entry = InFlight(holder, claim)
@@ -75,7 +83,7 @@ class AllocationsInFlight:
 
     def recorded_state(self) -> list[InFlight]:
         """All of them, oldest first."""
-        return list(self._by_claim.values())
+        return list(self)
 
     def restore_state(self, state: Iterable[InFlight]) -> None:
         """Takes over these in place of all there are."""
