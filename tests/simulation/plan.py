@@ -7,13 +7,13 @@ FEATURES = ("quotas", "volumes", "permits", "extenders")
 """What a world may have beside pods and nodes, and what of `LATER` it has. Nearly half of all worlds have none of
 these, so that runs stay short."""
 
-LATER = ("loads", "breakers", "numa", "devices", "reservations", "gangs")
+LATER = ("loads", "breakers", "numa", "devices", "reservations", "gangs", "claims")
 """Each is in a fifth of the worlds, but for those of `ON_REQUEST`."""
 
 ON_REQUEST = frozenset({"gangs"})
 """Features that only worlds have whose seed names them."""
 
-OFTEN_MEASURED = frozenset({"quotas", "breakers", "numa", "devices"})
+OFTEN_MEASURED = frozenset({"quotas", "breakers", "numa", "devices", "claims"})
 """Features whose plugins read the clock often, to measure themselves or for hints. Every reading takes time, and all
 replicas share one CPU: with several of these it would be busy all the time, and a leader could not renew a short lease.
 """
