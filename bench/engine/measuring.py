@@ -52,7 +52,7 @@ def cost_of(catalog: Catalog, name: str, nodes: int = 0, pods: int = 500, existi
     workload = workload.scaled(nodes=nodes, pods=pods + warm_up).filled(existing)
     engine = Engine(catalog, workload)
     waiting = list(engine.pods(workload.measure))
-    with _no_garbage_collection():
+    with no_garbage_collection():
         started = time.process_time()
         placed = int(engine.place(waiting[0]))
         first = time.process_time() - started
@@ -84,7 +84,7 @@ def preemptions(catalog: Catalog, name: str = "PreemptionBasic", decisions: int 
     engine = Engine(catalog, workload)
     waiting = list(engine.pods(workload.measure))
     victims = 0
-    with _no_garbage_collection():
+    with no_garbage_collection():
         started = time.process_time()
         for pod in waiting:
             victims += engine.preempt(pod)
@@ -93,7 +93,7 @@ def preemptions(catalog: Catalog, name: str = "PreemptionBasic", decisions: int 
 
 
 @contextmanager
-def _no_garbage_collection() -> Iterator[None]:
+def no_garbage_collection() -> Iterator[None]:
     """As good as in the daemon, where what exists after the first lists is frozen."""
     gc.collect()
     gc.disable()

@@ -19,10 +19,10 @@ class PodClaim(NamedTuple):
 
 def pod_claims(spec: Mapping[str, Any], status: Mapping[str, Any]) -> tuple[PodClaim, ...]:
     """The claims of a pod, in the order of its spec."""
-    made = {entry["name"]: entry.get("resourceClaimName") for entry in status.get("resourceClaimStatuses") or ()}
+    made = {entry.get("name"): entry.get("resourceClaimName") for entry in status.get("resourceClaimStatuses") or ()}
     found = []
     for entry in spec.get("resourceClaims") or ():
-        name, template = entry["name"], entry.get("resourceClaimTemplateName") or ""
+        name, template = entry.get("name") or "", entry.get("resourceClaimTemplateName") or ""
         claim = made.get(name) if template else entry.get("resourceClaimName")
         needed = not template or name not in made or claim is not None
         found.append(PodClaim(name, claim or "", template, needed))

@@ -16,14 +16,15 @@ def pod_claim_errors(spec: Object, field: str) -> list[FieldError]:
     wrong: list[FieldError] = []
     names: set[str] = set()
     for i, claim in enumerate(spec.get("resourceClaims") or ()):
-        where, name = f"{field}.resourceClaims[{i}]", claim.get("name")
+        where, name = f"{field}.resourceClaims[{i}]", claim.get("name") or ""
         if not name:
             wrong.append(required(f"{where}.name"))
         elif name in names:
             wrong.append(duplicate(f"{where}.name", name))
         elif (text := label_error(name)) is not None:
             wrong.append(invalid_value(f"{where}.name", name, text))
-        names.add(name)
+        if name:
+            names.add(name)
         wrong += _source_errors(claim, where)
     for kind in ("initContainers", "containers", "ephemeralContainers"):
         for i, container in enumerate(spec.get(kind) or ()):

@@ -75,15 +75,19 @@ def _plain(message: Any, definition: str) -> dict[str, Any]:
 @cache
 def _takers(definition: str) -> dict[int, Callable[[dict[str, Any], Any], None]]:
     """By field number: what puts the field's value into an object."""
-    return {field.number: _taker(field) for field in messages()[definition]}
+    return {field.number: _taker(field, definition in _CHOICES) for field in messages()[definition]}
 
 
-def _taker(field: Field) -> Callable[[dict[str, Any], Any], None]:
+_CHOICES = {"io.k8s.api.resource.v1.DeviceAttribute"}
+"""Messages of which one field is set: a pointer in Go, to an empty string too."""
+
+
+def _taker(field: Field, may_be_empty: bool) -> Callable[[dict[str, Any], Any], None]:
     name, convert = field.name, _converter(field.kind)
 
     def one(out: dict[str, Any], value: Any) -> None:
         made = value if convert is None else convert(value)
-        if made is not None and made != "":
+        if made is not None and (made != "" or may_be_empty):
             # Go writes empty strings and zero times for what was never set.
             out[name] = made
 

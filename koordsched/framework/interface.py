@@ -241,6 +241,10 @@ class PodFilter(Plugin):
 class PostFilter(Plugin):
     """Called when no node fits: may make room, or say why that is impossible."""
 
+    def treats_alike(self, shape: PodShape) -> bool:
+        """Whether the answer is the same for all pods of this shape, whatever its hints tell apart. Default: False."""
+        return False
+
     @abstractmethod
     def post_filter(self, cycle: CycleState, pod: Pod, codes: Codes) -> PostFilterResult:
         """`codes`: int32[rows], the reason per row. The first SUCCESS, UNRESOLVABLE or ERROR ends the chain."""

@@ -56,7 +56,8 @@ class EquivalenceKeys:
             else:
                 return None
         hooks = (*self._profile.before_pre_filter_plugins, *self._profile.after_post_filter_plugins)
-        for plugin in (*self._profile.post_filters, *hooks):
+        acting = [plugin for plugin in self._profile.post_filters if not plugin.treats_alike(shape)]
+        for plugin in (*acting, *hooks):
             scopes = self._hints.distinctions(plugin.name)
             if scopes is None:
                 return None

@@ -42,10 +42,10 @@ def remedies(advice: Advice) -> list[tuple[str, int, list[str]]]:
         pytest.param([node("n1"), pod("a", schedulingGates=[{"name": "g"}])], "gated", "", [], id="gated"),
         pytest.param(
             [node("n1"), pod("a", resourceClaims=[{"name": "r", "resourceClaimName": "x"}])],
-            "refused",
+            "gated",
             "",
             [],
-            id="resource claims",
+            id="a resource claim is missing",
         ),
         pytest.param(
             [node("n1"), node("n2"), bound("b", "n1", "4"), bound("c", "n2", "3500m"), pod("a")],

@@ -9,6 +9,7 @@ from koordsched.api.decoding import Decoder
 from koordsched.api.protobuf.decoding import ProtobufDecoder
 from koordsched.api.protobuf.layout import layouts_of
 from koordsched.client.protobufformat import ProtobufFormat
+from koordsched.fakecluster.protobuf import to_json
 from koordsched.fakecluster.protobufanswers import encoded
 from tests.client.test_protobuf import STAMP, fields_set
 
@@ -140,3 +141,10 @@ def test_claims_slices_and_classes_are_the_same_in_both(kind):
             read |= {(layout.struct.__name__, info.name) for info in msgspec.structs.fields(layout.struct)}
     fields_set(found, set_)
     assert read - set_ == set()
+
+
+@pytest.mark.parametrize("kind", EVERY_FIELD, ids=lambda kind: kind.__name__)
+def test_what_go_clients_send_arrives(kind):
+    """Drivers and schedulers in Go write in protobuf."""
+    body = {"apiVersion": "resource.k8s.io/v1", "kind": kind.__name__, "metadata": {"name": "x"}, **EVERY_FIELD[kind]}
+    assert orjson.loads(to_json(encoded(orjson.dumps(body)))) == body

@@ -82,7 +82,12 @@ def test_bad_templates_say_what_is_wrong(content, message):
 
 
 def test_the_templates_of_the_documentation_can_be_used():
-    text = (ROOT / "docs" / "hollow-nodes.md").read_text().partition("\n## GPUs and other devices\n")[2]
+    text = (
+        (ROOT / "docs" / "hollow-nodes.md")
+        .read_text()
+        .partition("\n## GPUs and other devices\n")[2]
+        .partition("\n## ")[0]
+    )
     shortest, every_key = (yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", text, re.DOTALL))
     assert len(DeviceCluster(None, template=shortest).entries()) == 2
     cluster = DeviceCluster(template={"templates": [{"nodeName": "node-${index}", "capacity": {}, **every_key}]})

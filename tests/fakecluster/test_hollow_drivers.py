@@ -1,15 +1,20 @@
 """Drivers on hollow nodes: which slices they publish, when, and what they do for pods with claims."""
 
 import json
+import re
+from pathlib import Path
 
+import msgspec
 import pytest
+import yaml
 
 from koordsched.fakecluster.hollow import HollowNodes, HollowOptions
-from koordsched.fakecluster.hollow.driverlayout import DRIVERS
+from koordsched.fakecluster.hollow.driverlayout import DRIVERS, DeviceKind, DriverLayout, Partition, PoolLayout
 from koordsched.fakecluster.hollow.templates import TemplateError, load_pools, load_templates
 from tests.fakecluster.deviceobjects import DRIVER, FINALIZER, claim, request
 from tests.fakecluster.timeline import Cluster, condition, pod_template
 
+ROOT = Path(__file__).parents[2]
 CONDITIONS = "koordsched.io/binding-conditions"
 GPUS = {
     "name": "gpu",
@@ -250,6 +255,25 @@ def test_pools_that_cannot_be_used():
             load_pools(template(GPUS, pools=pools))
 
 
+def test_the_templates_of_the_documentation_can_be_used():
+    text = (ROOT / "docs" / "hollow-nodes.md").read_text().partition("\n## Dynamic resource allocation\n")[2]
+    shortest, every_key = (yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", text, re.DOTALL))
+    cluster = Cluster(2, shortest, bind=False)
+    cluster.run(1)
+    assert [len(each["spec"]["devices"]) for each in slices(cluster)] == [8, 8]
+    cluster = Cluster(1, every_key, bind=False)
+    cluster.run(1)
+    assert {each["spec"]["pool"]["name"] for each in slices(cluster)} == {"node-0-gpus", "fabric"}
+    kind, pool = every_key["templates"][0]["drivers"][0], every_key["pools"][0]
+    assert set(kind) | set(pool) >= {*documented(DriverLayout), *documented(PoolLayout)}
+    assert set(kind["devices"][0]) == {*documented(DeviceKind)}
+    assert set(kind["devices"][0]["partitions"][0]) == {*documented(Partition)}
+
+
+def documented(struct):
+    return [info.encode_name for info in msgspec.structs.fields(struct)]
+
+
 # --- pods with claims
 
 
@@ -378,6 +402,30 @@ def test_pods_keep_their_devices_over_a_restart():
     assert phase(cluster, "a") == "Running"
     run_pod(cluster, "b", "gpu-0")
     assert phase(cluster, "b") == "Pending"
+
+
+def test_an_extended_resource_that_is_claimed_is_not_of_the_node():
+    cluster = cluster_of(GPUS)
+    for name in ("claimed", "not"):
+        made = pod(name)
+        made["spec"]["containers"][0]["resources"]["limits"] = {"example.com/gpu": "1"}
+        cluster.create(made)
+    cluster.create(claim("special"))
+    allocate(cluster, "special", "claimed", "gpu-0")
+    mapping = {"containerName": "app", "resourceName": "example.com/gpu", "requestName": "container-0-request-0"}
+    status = {"extendedResourceClaimStatus": {"resourceClaimName": "special", "requestMappings": [mapping]}}
+    cluster.patch("pods", "claimed", {"status": status}, subresource="status")
+    for name in ("claimed", "not"):
+        cluster.registry.bind("default", name, None, "node-0")
+    cluster.run(5)
+    assert phase(cluster, "claimed") == "Running"
+    # Nothing on the node offers it.
+    assert cluster.get("pods", "not")["status"]["reason"] == "OutOfexample.com/gpu"
+    run_pod(cluster, "other", "gpu-0")
+    assert phase(cluster, "other") == "Pending"
+    cluster.delete("pods", "claimed")
+    cluster.run(20)
+    assert phase(cluster, "other") == "Running"
 
 
 # --- binding conditions

@@ -12,7 +12,7 @@ import yaml
 
 from koordsched.cli.leader import LEASES
 from koordsched.cli.offline import prepare
-from koordsched.cluster.builtinkinds import CONFIG_MAPS, NODES, PODS
+from koordsched.cluster.builtinkinds import CONFIG_MAPS, DEVICE_TAINT_RULES, NODES, PODS
 from koordsched.cluster.kinds import Kind
 from koordsched.config import load, resolve
 from koordsched.plugins import CATALOG, DECLARED, KINDS
@@ -55,10 +55,10 @@ def rights(kind: Kind[Any]) -> set[tuple[str, str, str]]:
 
 
 def wanted() -> set[Kind[Any]]:
-    """Nodes, pods, and every kind that a plugin of the configuration asks for."""
+    """Nodes, pods, and every kind that a plugin of the configuration asks for, if only behind a feature gate."""
     resolved = resolve(load(MANIFESTS / "base" / "config.yaml"))
     stores = prepare([], resolved).scheduler.cluster.objects.wanted()
-    return {NODES, PODS, *(store.kind for store in stores)}
+    return {NODES, PODS, DEVICE_TAINT_RULES, *(store.kind for store in stores)}
 
 
 OTHER_RIGHTS = {

@@ -1,20 +1,16 @@
 """What each filter refuses, and with which words."""
 
-import json
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from koordsched.api.core import NodeAffinity, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
-from koordsched.cli.offline import prepare
-from koordsched.cluster.builtinkinds import DEVICE_CLASSES
-from koordsched.config import FeatureGates, load, resolve
 from koordsched.config.plugin_args import NodeAffinityArgs, NodeResourcesFitArgs
 from koordsched.framework.handle import WriteFailed
 from koordsched.framework.interface import CycleState, PreFilterResult
 from koordsched.framework.status import SKIP, SUCCESS, Code, Status
-from tests.plugins.harness import Bench, explain
+from tests.plugins.harness import Bench
 from tests.plugins.objects import container, node, node_affinity, pod, term
 
 UU = "UnschedulableAndUnresolvable"

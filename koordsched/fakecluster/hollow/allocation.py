@@ -86,6 +86,15 @@ def pod_request(spec: Mapping[str, Any]) -> Amounts:
     return total
 
 
+def node_request(pod: Mapping[str, Any]) -> Amounts:
+    """What a pod takes of what its node offers; extended resources that it has by a ResourceClaim are not."""
+    request = pod_request(pod["spec"])
+    claimed = (pod.get("status") or {}).get("extendedResourceClaimStatus")
+    for mapping in (claimed.get("requestMappings") or ()) if claimed else ():
+        request.pop(mapping.get("resourceName") or "", None)
+    return request
+
+
 def _requests(holder: Mapping[str, Any]) -> Amounts:
     resources = holder.get("resources")
     return amounts(resources.get("requests") or {}) if resources else {}

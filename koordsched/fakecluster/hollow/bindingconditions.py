@@ -52,7 +52,7 @@ class BindingConditions:
         results = allocation_results(claim.get("status") or {})
         wanted = (claim["metadata"].get("annotations") or {}).get(BINDING_CONDITIONS)
         planned = self._planned.setdefault(uid, {})
-        for pool in sorted({(each["driver"], each["pool"]) for each in results if "bindingConditions" in each}):
+        for pool in sorted({device_id(each)[:2] for each in results if "bindingConditions" in each}):
             published = self._publisher.pools.get(pool)
             plan = wanted or (published[1].ready if published is not None else "")
             if published is None or not plan or planned.get(pool) == plan:
@@ -80,7 +80,7 @@ class BindingConditions:
         stamp = rfc3339(self._registry.clock.now())
         devices = {device_id(device): device for device in status.get("devices") or ()}
         for result in allocation_results(status):
-            if (result["driver"], result["pool"]) != pool or "bindingConditions" not in result:
+            if device_id(result)[:2] != pool or "bindingConditions" not in result:
                 continue
             known = devices.get(device_id(result)) or {}
             shared = {"shareID": result["shareID"]} if "shareID" in result else {}

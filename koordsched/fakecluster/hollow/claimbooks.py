@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from koordsched.fakecluster.deviceapi.statusrules import allocation_results
+from koordsched.fakecluster.deviceapi.statusrules import allocation_results, device_id
 from koordsched.fakecluster.hollow.resourcepools import Pool, PoolId
 from koordsched.fakecluster.hollow.slicepublisher import SlicePublisher
 from koordsched.fakecluster.podclaims import extended_claim, pod_claims
@@ -136,12 +136,7 @@ def _claim_names(pod: Object) -> Iterator[str]:
 
 def _held(claim: Object) -> list[_Held]:
     return [
-        _Held(
-            (result["driver"], result["pool"]),
-            result["device"],
-            result.get("consumedCapacity") or {},
-            "shareID" in result,
-        )
+        _Held(device_id(result)[:2], device_id(result)[2], result.get("consumedCapacity") or {}, "shareID" in result)
         for result in allocation_results(claim.get("status") or {})
         if not result.get("adminAccess")
     ]

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from koordsched.fakecluster.clock import parse_rfc3339, rfc3339
 from koordsched.fakecluster.errors import ApiStatusError
 from koordsched.fakecluster.hollow.agentevents import report_event
-from koordsched.fakecluster.hollow.allocation import Amounts, pod_request
+from koordsched.fakecluster.hollow.allocation import Amounts, node_request
 from koordsched.fakecluster.hollow.batchedtimers import BatchedTimers
 from koordsched.fakecluster.hollow.claimbooks import ClaimBooks
 from koordsched.fakecluster.hollow.complaints import invalid_annotation
@@ -134,11 +134,11 @@ class PodRunner:
             delay = min(float(metadata.get("deletionGracePeriodSeconds") or 0), self._options.stop_delay)
             self._timers.after(delay, self._stop, key, uid)
             if phase not in _FINISHED:
-                _take(node, pod, pod_request(pod["spec"]))
+                _take(node, pod, node_request(pod))
         elif phase in _FINISHED:
             self._give_back(node, uid)
         elif bound_now:
-            request = pod_request(pod["spec"])
+            request = node_request(pod)
             if phase == "Running":
                 _take(node, pod, request)
                 self._claims.take(pod)

@@ -66,7 +66,7 @@ class SlicePublisher:
             return lambda: None
         for record in self._registry.scan(self._slices):
             for owner in record.obj()["metadata"].get("ownerReferences") or ():
-                self._left.setdefault(owner["uid"], set()).add(record.name)
+                self._left.setdefault(owner.get("uid") or "", set()).add(record.name)
         publisher = self._publishers[_NO_NODE] = _Publisher(None, None)
         self._set_pools(publisher, self._attached)
         self._timers.after(0.0, self._publish, publisher)

@@ -18,11 +18,11 @@ from koordsched.cluster.state import ClusterState
 from koordsched.framework.handle import Handle
 from koordsched.plugins.dynamicresources.assumed import AssumedClaims
 from koordsched.plugins.dynamicresources.changes import ClaimChanges
-from koordsched.plugins.dynamicresources.expressions import CELExpressions
+from koordsched.plugins.dynamicresources.classselectors import ClassSelectors
 from koordsched.plugins.dynamicresources.extended import DeviceCounts, ServedResources, SpecialClaims
 from koordsched.plugins.dynamicresources.extended.claim import owner_of
 from koordsched.plugins.dynamicresources.inflight import AllocationsInFlight
-from koordsched.plugins.dynamicresources.structured import Allocator, DevicesInUse, Features, SliceIndex
+from koordsched.plugins.dynamicresources.structured import Allocator, CelExpressions, DevicesInUse, Features, SliceIndex
 from koordsched.plugins.dynamicresources.taintrules import TaintedSlices
 from koordsched.plugins.shared.extendedresources import ExtendedResources
 
@@ -59,7 +59,7 @@ class DeviceBooks:
         self._index = SliceIndex(self.features, self.in_use)
         self.in_flight = AllocationsInFlight(self._flight_changed)
         self.classes = cluster.objects.of(DEVICE_CLASSES)
-        expressions = CELExpressions(self.features)
+        expressions = CelExpressions(self.features)
         self.allocator = Allocator(self._index, expressions, self.features, self._share_id)
         self.special_claims = SpecialClaims()
         self.served: ServedResources | None = None
@@ -69,7 +69,9 @@ class DeviceBooks:
         slices = cluster.objects.of(RESOURCE_SLICES)
         if extended is not None:
             self.served = ServedResources(cluster.table, extended.classes)
-            self.counts = DeviceCounts(cluster.table, extended.classes, expressions.chosen_by, lambda: slices)
+            self.counts = DeviceCounts(
+                cluster.table, extended.classes, ClassSelectors(self.features).select, lambda: slices
+            )
             extended.count_with(self.counts)
         cluster.table.on_node(self._node_changed)
         cluster.table.on_removal(self._index.remove_node)

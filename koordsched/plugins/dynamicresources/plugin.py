@@ -163,6 +163,10 @@ class DynamicResources(PreEnqueue, PreFilter, DryRunFilter, PostFilter, PodScore
         """Other pods do not matter: devices are free when claims say so."""
         return PodIndependent(self, cycle, pod)
 
+    def treats_alike(self, shape: PodShape) -> bool:
+        """Pods without claims: there is nothing to free for them."""
+        return self.skips_shape(shape)
+
     def post_filter(self, cycle: CycleState, pod: Pod, codes: Codes) -> PostFilterResult:
         """Frees a claim that keeps the pod from nodes; an error if another plugin's PreFilter stopped the chain before
         this one's.

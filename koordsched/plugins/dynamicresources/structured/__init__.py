@@ -25,10 +25,11 @@ It is pure: it reads wire types, keeps columns, and knows neither plugins nor cy
   attempt fails; `allocate` on that row raises the text) and EXPIRED (the search took too long; not remembered).
 * `allocate` raises AllocationError (its text is upstream's), InvalidPools and SearchExpired.
 * `Deadline(clock, seconds, total)`: the time that each search may take, and all searches of one call; None is no limit.
-* `expressions` compiles CEL (`selectors.Expressions`); `share_id` makes the id of a share.
+* `expressions` evaluates selectors: `CelExpressions(features)`; `share_id` makes the id of a share.
 """
 
 from koordsched.plugins.dynamicresources.structured.allocator import Allocation, Allocator
+from koordsched.plugins.dynamicresources.structured.celexpressions import CelExpressions
 from koordsched.plugins.dynamicresources.structured.failures import (
     AllocationError,
     Deadline,
@@ -45,6 +46,7 @@ __all__ = [
     "Allocation",
     "AllocationError",
     "Allocator",
+    "CelExpressions",
     "Deadline",
     "Demand",
     "DevicesInUse",

@@ -174,7 +174,10 @@ class Allocator:
         if len(rows) == 1:
             examples, groups = np.zeros(1, dtype=np.intp), np.zeros(1, dtype=np.intp)
         else:
-            examples, groups = grouped(self._index.keys(rows))
+            self._plan(known, rows)
+            keys = self._index.keys(rows)
+            keys[:, 0] = answers.plans[rows]
+            examples, groups = grouped(keys)
         outcomes = np.empty(len(examples), dtype=np.int8)
         scores = np.zeros(len(examples), dtype=np.int64)
         for at, example in enumerate(rows[examples].tolist()):
@@ -188,6 +191,21 @@ class Allocator:
         answers.outcomes[rows] = outcomes[groups]
         answers.scores[rows] = scores[groups]
         return found
+
+    def _plan(self, known: _Known, rows: _Rows) -> None:
+        """Brings the plans of rows up to date: inventories that differ in nothing that is read have the same."""
+        answers, inventories = known.answers, self._index.inventories
+        stale = rows[answers.planned[rows] != inventories[rows]]
+        if not len(stale):
+            return
+        _, examples, groups = np.unique(inventories[stale], return_index=True, return_inverse=True)
+        numbers = np.zeros(len(examples), dtype=np.int64)
+        for at, row in enumerate(stale[examples].tolist()):
+            entry = self._index.node(row)
+            if entry is not None and entry.inventory is not None:
+                numbers[at] = known.planner.plan(entry.inventory).number
+        answers.plans[stale] = numbers[groups]
+        answers.planned[stale] = inventories[stale]
 
     def _with_foreign(self, demand: Demand, outcomes: npt.NDArray[np.int8], rows: _Rows) -> npt.NDArray[np.int8]:
         """Pools that a node only sees the counters of matter if they are not in order."""

@@ -106,6 +106,5 @@ _CONVERSIONS_KEPT = 1 << 16
 
 
 def _is_converted(attribute: DeviceAttribute) -> bool:
-    return attribute.version_value is not None or bool(
-        attribute.ints or attribute.bools or attribute.strings or attribute.versions
-    )
+    """Whether the conversion of the value for selectors may fail: it is a version, a list, or nothing at all."""
+    return attribute.int_value is None and attribute.bool_value is None and attribute.string_value is None

@@ -20,10 +20,10 @@ from koordsched.plugins.dynamicresources.structured.pools import Condition
 from koordsched.plugins.dynamicresources.structured.requests import Alternative, Prepared
 from koordsched.plugins.dynamicresources.structured.selectors import Expired, Expressions, SelectorFailure
 from koordsched.plugins.dynamicresources.structured.taints import tolerated
-from koordsched.plugins.dynamicresources.structured.views import Inventory
+from koordsched.plugins.dynamicresources.structured.views import Inventory, Shape
 
-_KINDS_KEPT = 1 << 15
-_PLANS_KEPT = 1 << 13
+_KINDS_KEPT = 1 << 17
+_PLANS_KEPT = 1 << 17
 
 
 class Suits(IntEnum):
@@ -63,6 +63,18 @@ class DeviceKind:
         )
 
 
+class Outline:
+    """A pool of a node as a demand sees it."""
+
+    __slots__ = ("condition", "counters", "kinds", "number")
+
+    def __init__(self, number: int, kinds: list[DeviceKind], shape: Shape) -> None:
+        self.number = number
+        self.kinds = kinds
+        self.condition = shape.condition
+        self.counters = shape.counters
+
+
 class Plan:
     """An inventory as one demand sees it. `pools`: the first position of each usable pool; `counters`: what there is of
     counters in each; `multi`, `counted`: the devices that may be shared, and those that consume counters. By
@@ -84,9 +96,9 @@ class Plan:
         "usable",
     )
 
-    def __init__(self, number: int, kinds: list[DeviceKind], inventory: Inventory, alternatives: int) -> None:
+    def __init__(self, number: int, outlines: list[Outline], alternatives: int) -> None:
         self.number = number
-        self.kinds = kinds
+        self.kinds = kinds = [kind for outline in outlines for kind in outline.kinds]
         self.every = (1 << len(kinds)) - 1
         self.pools: list[int] = []
         self.usable: list[int] = []
@@ -94,14 +106,14 @@ class Plan:
         self.counters: list[Any] = []
         self.troubles: list[tuple[int, Condition]] = []
         start = 0
-        for position, shape in enumerate(inventory.shapes):
-            if shape.condition == Condition.USABLE:
+        for position, outline in enumerate(outlines):
+            if outline.condition == Condition.USABLE:
                 self.usable.append(position)
                 self.pools.append(start)
-                self.counters.append(shape.counters)
-                start += len(shape.equipment)
+                self.counters.append(outline.counters)
+                start += len(outline.kinds)
             else:
-                self.troubles.append((position, shape.condition))
+                self.troubles.append((position, outline.condition))
         self.multi = sum(1 << at for at, kind in enumerate(kinds) if kind.equipment.model.multi)
         self.counted = sum(1 << at for at, kind in enumerate(kinds) if kind.equipment.model.counters)
         self.known = [0] * alternatives
@@ -123,12 +135,14 @@ class Planner:
         self._kinds: dict[Any, DeviceKind] = {}
         self._plans: dict[Any, Plan] = {}
         self._of_inventory: dict[int, Plan] = {}
+        self._outlines: dict[Any, Outline] = {}
+        self._of_shape: dict[int, Outline] = {}
         self._number = 0
 
     @property
     def nbytes(self) -> int:
         """About how many bytes are kept."""
-        return 600 * len(self._kinds) + 2000 * len(self._plans) + 100 * len(self._of_inventory)
+        return 600 * len(self._kinds) + 2000 * len(self._plans) + 200 * len(self._of_inventory)
 
     def plan(self, inventory: Inventory) -> Plan:
         """The plan for an inventory; nodes whose inventories differ in nothing that is read share one."""
@@ -139,22 +153,29 @@ class Planner:
             self._kinds.clear()
             self._plans.clear()
             self._of_inventory.clear()
-        usable = [shape for shape in inventory.shapes if shape.condition == Condition.USABLE]
-        kinds = [self._kind(each) for shape in usable for each in shape.equipment]
-        key = (
-            tuple(kind.number for kind in kinds),
-            tuple(
-                (shape.condition, len(shape.equipment), tuple(sorted(shape.counters.items())))
-                for shape in inventory.shapes
-            ),
-            inventory.own,
-        )
+            self._outlines.clear()
+            self._of_shape.clear()
+        outlines = [self._outline(shape) for shape in inventory.shapes]
+        key = (tuple(outline.number for outline in outlines), inventory.own)
         found = self._plans.get(key)
         if found is None:
             self._number += 1
-            found = Plan(self._number, kinds, inventory, len(self._prepared.alternatives))
-            self._plans[key] = found
+            found = self._plans[key] = Plan(self._number, outlines, len(self._prepared.alternatives))
         self._of_inventory[inventory.number] = found
+        return found
+
+    def _outline(self, shape: Shape) -> Outline:
+        """What there is of a pool for the demand; shapes that differ in nothing that is read have the same."""
+        found = self._of_shape.get(shape.number)
+        if found is None:
+            usable = shape.condition == Condition.USABLE
+            kinds = [self._kind(each) for each in shape.equipment] if usable else []
+            key = (tuple(kind.number for kind in kinds), shape.condition, tuple(sorted(shape.counters.items())))
+            found = self._outlines.get(key)
+            if found is None:
+                self._number += 1
+                found = self._outlines[key] = Outline(self._number, kinds, shape)
+            self._of_shape[shape.number] = found
         return found
 
     def _kind(self, equipment: Equipment) -> DeviceKind:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from koordsched.plugins.dynamicresources.structured.search import Solution
 
-_ANSWERS_KEPT = 1 << 15
+_ANSWERS_KEPT = 1 << 16
 
 
 class Outcome(IntEnum):
@@ -46,27 +46,34 @@ AnswerKey = tuple[int, int, int]
 
 
 class Answers:
-    """All that is known for one demand: per row, as of a serial number of the index, and per state."""
+    """All that is known for one demand: per row, as of a serial number of the index, and per state.
 
-    __slots__ = ("by_state", "epoch", "outcomes", "scores", "serial")
+    `plans`: the number of the plan by row, for the inventory of that number in `planned`.
+    """
+
+    __slots__ = ("by_state", "epoch", "outcomes", "planned", "plans", "scores", "serial")
 
     def __init__(self) -> None:
         self.by_state: dict[AnswerKey, Answer] = {}
         self.outcomes: npt.NDArray[np.int8] = np.zeros(0, dtype=np.int8)
         self.scores: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+        self.plans: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+        self.planned: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         self.serial = -1
         self.epoch = -1
 
     @property
     def nbytes(self) -> int:
         """About how many bytes this takes."""
-        return self.outcomes.nbytes + self.scores.nbytes + 300 * len(self.by_state)
+        return 25 * len(self.outcomes) + 300 * len(self.by_state)
 
     def forget(self, capacity: int) -> None:
         """No row's answer is known any more; those of states are."""
         if len(self.outcomes) != capacity:
             self.outcomes = np.empty(capacity, dtype=np.int8)
             self.scores = np.zeros(capacity, dtype=np.int64)
+            self.plans = np.zeros(capacity, dtype=np.int64)
+            self.planned = np.full(capacity, -1, dtype=np.int64)
         self.outcomes.fill(Outcome.UNKNOWN)
 
     def keep(self, key: AnswerKey, answer: Answer) -> None:

@@ -7,13 +7,32 @@ gate that is off, so such a toleration tolerates nothing.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 from koordsched.api.core import Taint, Toleration
 
 NO_SCHEDULE, PREFER_NO_SCHEDULE, NO_EXECUTE = "NoSchedule", "PreferNoSchedule", "NoExecute"
 
 
-def tolerates(toleration: Toleration, taint: Taint) -> bool:
+class AnyTaint(Protocol):
+    """A taint of a node or a device."""
+
+    @property
+    def key(self) -> str: ...
+    @property
+    def value(self) -> str: ...
+    @property
+    def effect(self) -> str: ...
+
+
+class AnyToleration(AnyTaint, Protocol):
+    """A toleration of either."""
+
+    @property
+    def operator(self) -> str: ...
+
+
+def tolerates(toleration: AnyToleration, taint: AnyTaint) -> bool:
     """Whether one toleration tolerates one taint; empty fields of the toleration match everything."""
     if toleration.effect and toleration.effect != taint.effect:
         return False

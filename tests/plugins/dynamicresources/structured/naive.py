@@ -21,6 +21,13 @@ Pick = tuple[int, str, str, str, str]
 """Claim, request, driver, pool, device."""
 
 
+MOST_TRIES = 3000
+
+
+class TooHard(Exception):
+    """The search takes too many steps."""
+
+
 class Failed(Exception):
     """The attempt fails."""
 
@@ -106,7 +113,7 @@ class Naive:
                     self.exclusive.add(identity)
         self.pools = self._pools()
         self.picked: list[Picked] = []
-        self.steps = 0
+        self.tries = 0
 
     # --- pools ---
 
@@ -186,7 +193,9 @@ class Naive:
             for request in claim.spec.devices.requests:
                 wants = []
                 if request.exactly is not None:
-                    wants.append(Want(number, request.name, self.classes[request.exactly.device_class_name], request.exactly, -1))
+                    wants.append(
+                        Want(number, request.name, self.classes[request.exactly.device_class_name], request.exactly, -1)
+                    )
                 for sub, each in enumerate(request.first_available):
                     name = f"{request.name}/{each.name}"
                     wants.append(Want(number, name, self.classes[each.device_class_name], each, sub))
@@ -234,9 +243,6 @@ class Naive:
     # --- search ---
 
     def _go(self, at: int, score: int) -> int | None:
-        self.steps += 1
-        if self.steps > 200_000:
-            raise TimeoutError
         if at == len(self.requests):
             return score
         for want in self.requests[at]:
@@ -273,6 +279,9 @@ class Naive:
         if number == 0:
             return self._go(at + 1, score)
         for index, (pool, part, device) in enumerate(devices):
+            self.tries += 1
+            if self.tries > MOST_TRIES:
+                raise TooHard
             if self._in_use(want, pool, device) or not self._selectable(want, pool, part, device):
                 continue
             if self._refusal(want, pool, device):
@@ -312,7 +321,8 @@ class Naive:
         if not self._has_counters(pool, device):
             return "counters"
         if self.features.device_taints and not all(
-            taint.effect not in ("NoSchedule", "NoExecute") or any(_tolerates(each, taint) for each in want.wire.tolerations)
+            taint.effect not in ("NoSchedule", "NoExecute")
+            or any(_tolerates(each, taint) for each in want.wire.tolerations)
             for taint in device.taints
         ):
             return "taint"

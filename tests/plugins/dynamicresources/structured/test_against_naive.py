@@ -9,7 +9,7 @@ import pytest
 from koordsched.api.resource import ResourceClaim
 from koordsched.plugins.dynamicresources.structured import AllocationError, InvalidPools
 from tests.plugins.dynamicresources.structured import randomworlds
-from tests.plugins.dynamicresources.structured.naive import Failed, Naive, Pick
+from tests.plugins.dynamicresources.structured.naive import Failed, Naive, Pick, TooHard
 from tests.plugins.dynamicresources.structured.world import World, selects
 
 
@@ -28,6 +28,8 @@ def naive(world: World, node: str, claims: list[ResourceClaim]) -> tuple[list[Pi
         found = reference.allocate(claims)
     except Failed:
         return "failed"
+    except TooHard:
+        return "too hard"
     if found is None:
         return "invalid" if any(pool.state == "invalid" for pool in reference.pools) else "none"
     return found
@@ -62,7 +64,8 @@ def play(seed: int) -> dict[str, int]:
         for node in world.nodes:
             for claims in asked:
                 expected = naive(world, node, claims)
-                assert ours(world, node, claims) == expected, (seed, step, node)
+                found = ours(world, node, claims)
+                assert expected in (found, "too hard"), (seed, step, node)
                 key = expected if isinstance(expected, str) else "found"
                 seen[key] = seen.get(key, 0) + 1
         change(rng, world, step)

@@ -45,7 +45,9 @@ def distinct(attribute: str = "drv/k", *requests: str) -> dict[str, Any]:
     return {"distinctAttribute": attribute, "requests": list(requests)}
 
 
-def shared(name: str = "g", capacity: str = "40Gi", key: str = "mem", policy: Any = None, **fields: Any) -> dict[str, Any]:
+def shared(
+    name: str = "g", capacity: str = "40Gi", key: str = "mem", policy: Any = None, **fields: Any
+) -> dict[str, Any]:
     """A device that may be shared."""
     has: dict[str, Any] = {"value": capacity}
     if policy:
@@ -202,7 +204,9 @@ def test_dra_case_73_unknown_capacity() -> None:
 
 def test_dra_case_74_capacity_of_devices_that_are_not_shared() -> None:
     world = World()
-    world.slice("s1", *(device(name, capacity={"mem": {"value": size}}) for name, size in (("a", "8Gi"), ("b", "16Gi"))))
+    world.slice(
+        "s1", *(device(name, capacity={"mem": {"value": size}}) for name, size in (("a", "8Gi"), ("b", "16Gi")))
+    )
     assert consumed(world, part("10Gi")) == [("b", {}, False)]
 
 

@@ -45,9 +45,9 @@ def is_node(found: Any, name: str = "n1") -> bool:
     if selector is None:
         return False
     (term,) = selector.node_selector_terms
-    return not term.match_expressions and [
-        (each.key, each.operator, each.values) for each in term.match_fields
-    ] == [("metadata.name", "In", (name,))]
+    return not term.match_expressions and [(each.key, each.operator, each.values) for each in term.match_fields] == [
+        ("metadata.name", "In", (name,))
+    ]
 
 
 def test_dra_case_16_all_devices() -> None:
@@ -103,7 +103,7 @@ def test_dra_case_22_alternatives_beyond_the_limit_are_dropped() -> None:
 
 def test_dra_case_23_a_class_of_an_alternative_is_missing() -> None:
     asked = claim(either("r", alternative("x", of="nope"), alternative("y")))
-    with pytest.raises(AllocationError, match="^claim default/c, request x: could not retrieve device class nope"):
+    with pytest.raises(AllocationError, match=r"^claim default/c, request x: could not retrieve device class nope"):
         s3().allocate(asked)
 
 

@@ -129,7 +129,9 @@ def either(name: str, *alternatives: Json) -> Json:
     return {"name": name, "firstAvailable": list(alternatives)}
 
 
-def claim(*requests: Json, name: str = "c", constraints: Sequence[Json] = (), config: Sequence[Json] = ()) -> ResourceClaim:
+def claim(
+    *requests: Json, name: str = "c", constraints: Sequence[Json] = (), config: Sequence[Json] = ()
+) -> ResourceClaim:
     """A claim."""
     devices = {"requests": list(requests), "constraints": list(constraints), "config": list(config)}
     metadata = {"name": name, "namespace": "default", "uid": name}
@@ -204,7 +206,9 @@ class World:
     def _publish(self, driver: str, pool: str) -> None:
         """Counts the slices of a pool, and stores all of them."""
         mine = [
-            each for each in self.slices.values() if (each["spec"]["driver"], each["spec"]["pool"]["name"]) == (driver, pool)
+            each
+            for each in self.slices.values()
+            if (each["spec"]["driver"], each["spec"]["pool"]["name"]) == (driver, pool)
         ]
         for each in mine:
             told = each["spec"]["pool"]
@@ -225,7 +229,9 @@ class World:
         made = [each if isinstance(each, ResourceClaim) else claim(each) for each in claims]
         return self.allocator.demand(made, self.classes.get)
 
-    def allocate(self, *claims: ResourceClaim | Json, node: str = NODE, deadline: Deadline = UNLIMITED) -> Allocation | None:
+    def allocate(
+        self, *claims: ResourceClaim | Json, node: str = NODE, deadline: Deadline = UNLIMITED
+    ) -> Allocation | None:
         """What the claims get; checks that the verdict on the node is the same."""
         demand = self.demand(*claims)
         row = list(self.nodes).index(node)

@@ -1,0 +1,126 @@
+"""What is kept up to date event by event is what is found from the beginning."""
+
+from __future__ import annotations
+
+from random import Random
+
+import numpy as np
+import pytest
+
+from koordsched.api import core
+from koordsched.api.decoding import convert
+from koordsched.plugins.dynamicresources.structured import Allocator, DevicesInUse, SliceIndex
+from tests.plugins.dynamicresources.structured import randomworlds
+from tests.plugins.dynamicresources.structured.test_against_naive import change
+from tests.plugins.dynamicresources.structured.world import PythonExpressions, World, request
+
+
+def rebuilt(world: World) -> tuple[DevicesInUse, Allocator]:
+    """The same cluster from its objects: slices and claims first, nodes last."""
+    in_use = DevicesInUse(world.features)
+    index = SliceIndex(world.features, in_use)
+    for holder, given in reversed(list(world.in_use._held.items())):
+        in_use.put(holder, given)
+    for wire in world.wire_slices():
+        index.put_slice(wire)
+    for row, (name, labels) in enumerate(world.nodes.items()):
+        index.put_node(row, convert({"metadata": {"name": name, "labels": labels}}, core.Node))
+    return in_use, Allocator(index, PythonExpressions(), world.features, lambda: "share")
+
+
+def in_use_of(in_use: DevicesInUse) -> dict[object, object]:
+    """Everything that is known to be in use."""
+    return {
+        key: (
+            dict(pool.exclusive),
+            {name: (pool.share_ids(name), pool.consumed(name)) for name in pool.shares},
+        )
+        for key, pool in in_use.pools.items()
+    }
+
+
+@pytest.mark.parametrize("start", range(0, 120, 20))
+def test_kept_is_as_rebuilt(start: int) -> None:
+    for seed in range(start, start + 20):
+        rng = Random(seed)
+        world = randomworlds.world(rng)
+        asked = [randomworlds.claims(rng) for _ in range(3)]
+        rows = np.arange(len(world.nodes))
+        for step in range(12):
+            change(rng, world, step)
+            in_use, allocator = rebuilt(world)
+            assert in_use_of(world.in_use) == in_use_of(in_use)
+            for claims in asked:
+                kept = world.allocator.verdicts(world.demand(*claims), rows)
+                fresh = allocator.verdicts(allocator.demand(claims, world.classes.get), rows)
+                assert kept.outcomes.tolist() == fresh.outcomes.tolist(), (seed, step)
+                assert kept.scores.tolist() == fresh.scores.tolist(), (seed, step)
+
+
+def fleet(nodes: int) -> World:
+    """Machines with eight devices that differ in names and in an attribute that no claim reads."""
+    world = World(nodes={f"n{at}": {} for at in range(nodes)})
+    for at in range(nodes):
+        devices = [{"name": f"gpu-{index}", "attributes": {"uuid": {"string": f"{at}-{index}"}}} for index in range(8)]
+        world.slice(f"s{at}", *devices, pool=f"n{at}", nodeName=f"n{at}")
+    return world
+
+
+def test_nodes_that_are_alike_are_searched_once() -> None:
+    world = fleet(40)
+    rows = np.arange(40)
+    demand = world.demand(request(selector="device.driver == 'drv'"))
+    assert not world.allocator.verdicts(demand, rows).outcomes.any()
+    assert world.expressions.evaluated == 1
+    known = world.allocator._of(demand)
+    assert len(known.answers.by_state) == 1
+    world.use({"request": "r", "driver": "drv", "pool": "n7", "device": "gpu-0"})
+    assert not world.allocator.verdicts(demand, rows).outcomes.any()
+    assert len(known.answers.by_state) == 2
+    uuid = world.demand(request(selector="device.attributes['drv'].uuid != 'x'"))
+    assert not world.allocator.verdicts(uuid, rows).outcomes.any()
+    assert len(world.allocator._of(uuid).answers.by_state) == 40
+
+
+def test_a_slice_touches_the_nodes_that_it_names() -> None:
+    world = fleet(40)
+    world.index.refresh()
+    serial, epoch = world.index.serial, world.index.epoch
+    world.slice("more", "x0", pool="extra", nodeName="n3")
+    world.index.refresh()
+    assert set(world.index.changed_since(serial) or ()) == {3}
+    assert world.index.epoch == epoch
+
+
+def test_claims_of_one_template_share_what_is_known() -> None:
+    world = fleet(4)
+    first = world.demand(request())
+    assert world.demand(request()).prepared is first.prepared
+    assert world.demand(request(number=2)).prepared is not first.prepared
+    world.add_class("dc", "true")
+    assert world.demand(request()).prepared is not first.prepared
+
+
+def test_old_demands_are_forgotten() -> None:
+    world = fleet(4)
+    world.allocator._budget = 100_000
+    rows = np.arange(4)
+    first = world.demand(request(selector="device.driver != '0'"))
+    for number in range(1, 50):
+        demand = world.demand(request(selector=f"device.driver != '{number}'"))
+        assert not world.allocator.verdicts(demand, rows).outcomes.any()
+    assert len(world.allocator._known) < 20
+    assert not world.allocator.verdicts(first, rows).outcomes.any()
+
+
+def test_nodes_come_and_go() -> None:
+    world = fleet(3)
+    rows = np.arange(3)
+    demand = world.demand(request())
+    assert not world.allocator.verdicts(demand, rows).outcomes.any()
+    world.index.remove_node(1)
+    assert world.allocator.verdicts(demand, rows).outcomes.tolist() == [0, 1, 0]
+    world.index.put_node(1, convert({"metadata": {"name": "other"}}, core.Node))
+    assert world.allocator.verdicts(demand, rows).outcomes.tolist() == [0, 1, 0]
+    world.slice("new", "d0", nodeName="other")
+    assert world.allocator.verdicts(demand, rows).outcomes.tolist() == [0, 0, 0]
