@@ -168,7 +168,7 @@ async def _uninterrupted(write: Coroutine[Any, Any, T]) -> T:
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
-        await asyncio.wait([task])
+        await asyncio.gather(task, return_exceptions=True)  # whether it fails does not matter any more
         raise
 
 

@@ -35,7 +35,7 @@ class ClaimFailed(Exception):
 class ClaimWriter:
     """Writes claims. `timestamps`: allocations get the time at which they are made, for binding conditions.
 
-    `show` gets claims that were deallocated, as the API server has them then.
+    `show` gets claims that were deallocated, or are reserved for one pod less, as the API server has them then.
     """
 
     def __init__(
@@ -104,10 +104,14 @@ class ClaimWriter:
         )
 
     async def unreserve(self, claim: ResourceClaim, uid: str) -> None:
-        """Removes the pod of this uid from those that the claim is reserved for. Raises WriteFailed."""
+        """Removes the pod of this uid from those that the claim is reserved for. Raises WriteFailed.
+
+        It is shown at once: the next attempt must not find a reservation there that a late watch still has.
+        """
         entry = {"$patch": "delete", "uid": uid}
         changes = {"status": {"reservedFor": [entry]}}
-        await self._writes.merge(RESOURCE_CLAIMS, claim.metadata, changes, subresource="status", strategic=True)
+        meta = claim.metadata
+        self._show(await self._writes.merge(RESOURCE_CLAIMS, meta, changes, subresource="status", strategic=True))
 
     async def deallocate(self, claim: ResourceClaim) -> None:
         """Takes the devices from the claim, if it still is of this version. Raises WriteFailed."""
