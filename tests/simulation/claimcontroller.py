@@ -42,7 +42,7 @@ class FlakyClaimController:
         self._controller = ResourceClaimController(context)
         self._slow = rng.random() < 0.5
         for queue in (self._controller.queue, self._controller.pod_queue):
-            queue.add = self._later(queue.add)
+            queue.add = self._later(queue)
         context.pods.start(registry)
         self._controller.start()
 
@@ -50,9 +50,11 @@ class FlakyClaimController:
         """From now on every write works, at once."""
         self._flaky.fails, self._slow = 0.0, False
 
-    def _later(self, add):
+    def _later(self, queue):
+        add = queue.add
+
         def adding(key, delay=0.0):
-            late = self._slow and not delay and self._rng.random() < 0.2
+            late = self._slow and not delay and key not in queue._due and self._rng.random() < 0.2
             add(key, self._rng.uniform(0.05, 3) if late else delay)
 
         return adding

@@ -37,6 +37,8 @@ class ClaimUsers:
         self.server = simulation.server
         self.plan = simulation.plan
         self.rng = Random(f"{simulation.plan.seed} claim users")
+        self.server.rng = Random(f"{simulation.plan.seed} uids")
+        """Not those of the objects that the claim controller makes."""
         self.drivers = Drivers(simulation)
         self._controller = FlakyClaimController(self.server.registry, Random(f"{simulation.plan.seed} claim controller"))
         self.server.registry.subscribe_changes(self.server.resource("Pod"), self._pod_changed)
@@ -244,6 +246,13 @@ def _request_extended(pod, count):
     resources = pod["spec"]["containers"][0]["resources"]
     resources["requests"] = {**resources.get("requests", {}), RESOURCE: str(count)}
     resources["limits"] = {**resources.get("limits", {}), RESOURCE: str(count)}
+
+
+def unclaim(pod):
+    """The pod claims no devices."""
+    pod["spec"].pop("resourceClaims", None)
+    for amounts in pod["spec"]["containers"][0]["resources"].values():
+        amounts.pop(RESOURCE, None)
 
 
 def _without_devices(claim):

@@ -127,6 +127,8 @@ def document(plan):
         args.append({"name": "VolumeBinding", "args": bounds})
     if "claims" in plan.features:
         kind = {"apiVersion": API_VERSION, "kind": f"{CLAIMS}Args"}
+        if {"name": "*"} in plugins.get("postFilter", {}).get("disabled", ()):
+            plugins["postFilter"]["enabled"].insert(0, {"name": CLAIMS})
         args.append({"name": CLAIMS, "args": {**kind, **claim_args(plan)}})
     more = {"extenders": [extenders.settings(plan.seed)]} if "extenders" in plan.features else {}
     return {**basis, **more, "profiles": [{"schedulerName": PROFILE, "plugins": plugins, "pluginConfig": args}]}

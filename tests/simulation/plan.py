@@ -13,7 +13,7 @@ LATER = ("loads", "breakers", "numa", "devices", "reservations", "gangs", "claim
 ON_REQUEST = frozenset({"gangs"})
 """Features that only worlds have whose seed names them."""
 
-OFTEN_MEASURED = frozenset({"quotas", "breakers", "numa", "devices", "claims"})
+OFTEN_MEASURED = frozenset({"quotas", "breakers", "numa", "devices"})
 """Features whose plugins read the clock often, to measure themselves or for hints. Every reading takes time, and all
 replicas share one CPU: with several of these it would be busy all the time, and a leader could not renew a short lease.
 """
@@ -96,7 +96,8 @@ class Plan:
             blind_handovers=Random(f"{seed} hand-overs").random() < 0.25,
             in_protobuf=Random(f"{seed} encoding").random() < 0.25,
         )
-        if len(OFTEN_MEASURED.intersection(plan.features)) > 1:
+        if len(OFTEN_MEASURED.intersection(plan.features)) > 1 or "claims" in plan.features:
+            # A search for devices reads the clock at every step.
             plan = replace(plan, cycle_cost=min(plan.cycle_cost, plan.lease[1] / 3000))
         if "breakers" in plan.features:
             # Breakers open and close in their own time, and a share of very few nodes is none.
