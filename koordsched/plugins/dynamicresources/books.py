@@ -5,12 +5,14 @@ Simulators may replace what the API server would do: `claims.assume` after a pla
 
 from __future__ import annotations
 
+import logging
 from random import Random
 from uuid import UUID
 
 from msgspec.structs import replace
 
 from koordsched.api.core import Node
+from koordsched.api.quantity import QuantityError
 from koordsched.api.resource import AllocationResult, DeviceClass, ResourceClaim, ResourceSlice
 from koordsched.cluster.builtinkinds import DEVICE_CLASSES, DEVICE_TAINT_RULES, RESOURCE_CLAIMS, RESOURCE_SLICES
 from koordsched.cluster.events import RESOURCE_CLAIM, RESOURCE_SLICE, ActionType, ClusterEvent
@@ -32,6 +34,8 @@ CLAIM_CHANGED = ClusterEvent(RESOURCE_CLAIM, ActionType.UPDATE)
 SLICE_CHANGED = ClusterEvent(RESOURCE_SLICE, ActionType.UPDATE)
 
 _UUID_VERSION = 4
+
+_log = logging.getLogger(__name__)
 
 
 def books_of(handle: Handle) -> DeviceBooks:
@@ -147,9 +151,13 @@ class DeviceBooks:
     def _slice_changed(self, old: ResourceSlice | None, new: ResourceSlice | None) -> None:
         if self.counts is not None:
             self.counts.slice_changed(old, new)
-        if new is not None:
-            self._index.put_slice(new)
-        elif old is not None:
+        try:
+            if new is not None:
+                self._index.put_slice(new)
+        except QuantityError as error:
+            _log.warning("slice %s offers no devices, it cannot be understood: %s", new.metadata.name, error)
+            old, new = new, None
+        if new is None and old is not None:
             self._index.remove_slice(old.metadata.name)
 
     def _slice_retainted(self, old: ResourceSlice, new: ResourceSlice) -> None:

@@ -34,7 +34,13 @@ def slice_of(where, *devices, name=None, pool=None, **spec):
 def claim(name="c", count=1, owner=None, status=None, **metadata):
     """A claim of devices of the class `dc`. `owner`: the pod that it was generated for."""
     if owner is not None:
-        reference = {"apiVersion": "v1", "kind": "Pod", "name": owner, "uid": f"uid-default-{owner}", "controller": True}
+        reference = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "name": owner,
+            "uid": f"uid-default-{owner}",
+            "controller": True,
+        }
         metadata["ownerReferences"] = [reference]
     request = {"name": "r", "exactly": {"deviceClassName": "dc", "allocationMode": "ExactCount", "count": count}}
     return {

@@ -27,7 +27,9 @@ def store():
 def test_dra_case_90_assumed_claims(store):
     claims = AssumedClaims(store)
     heard = []
-    claims.subscribe(lambda old, new: heard.append((old and old.metadata.resource_version, new.metadata.resource_version)))
+    claims.subscribe(
+        lambda old, new: heard.append((old and old.metadata.resource_version, new.metadata.resource_version))
+    )
     store.upsert(at(5))
     with pytest.raises(NotAssumed, match=r'^ResourceClaim "default/c" is out of sync \(stored: 5, assume: 4\)$'):
         claims.assume(at(4))

@@ -69,14 +69,14 @@ def test_dra_case_105_a_device_fails():
         await asyncio.sleep(2)
         text = "1 resourceclaim not available on the node. deallocation of ResourceClaim completed"
         assert any(text in note for note in there.notes())
-        assert {"allocation": None, "reservedFor": None, "devices": None} in [w.body.get("status") for w in there.writes]
+        assert {"allocation": None, "reservedFor": None, "devices": None} in [
+            w.body.get("status") for w in there.writes
+        ]
 
     play(steps, claim())
 
 
-@pytest.mark.parametrize(
-    "timeout, text", [("2s", "context deadline exceeded"), ("11s", "context deadline exceeded")]
-)
+@pytest.mark.parametrize("timeout, text", [("2s", "context deadline exceeded"), ("11s", "context deadline exceeded")])
 def test_dra_case_105_a_device_is_not_ready_in_time(timeout, text):
     async def steps(there):
         there.embedded.insert(claiming("p", "c"))

@@ -26,6 +26,7 @@ from koordsched.plugins.dynamicresources.structured.slices import KnownSelector,
 from koordsched.plugins.dynamicresources.structured.views import Interned, Inventory, View
 
 _LOG_KEPT = 4096
+_ADDED_BEFORE_PURGE = 256
 
 Numbers = npt.NDArray[np.int64]
 
@@ -55,6 +56,7 @@ class SliceIndex:
         in_use.on_change(self._use_changed)
         self._types = DeviceTypes(features)
         self._selectors = Selectors(self._selector_added)
+        self._added = 0
         self._interned = Interned()
         self._slices: dict[str, Part] = {}
         self._pools: dict[PoolKey, Pool] = {}
@@ -149,6 +151,12 @@ class SliceIndex:
         self._uses[key, device] = None
 
     def _selector_added(self, selector: KnownSelector) -> None:
+        self._added += 1
+        if self._added % _ADDED_BEFORE_PURGE == 0:
+            # Numbers of selectors that no slice has any more would pile up.
+            known = frozenset(each.number for each in self._selectors)
+            for entry in self._nodes.values():
+                entry.matched &= known
         for entry in self._nodes.values():
             if selector.compiled.matches(entry.name, entry.labels):
                 entry.matched |= {selector.number}

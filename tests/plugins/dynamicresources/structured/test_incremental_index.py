@@ -124,3 +124,15 @@ def test_nodes_come_and_go() -> None:
     assert world.allocator.verdicts(demand, rows).outcomes.tolist() == [0, 1, 0]
     world.slice("new", "d0", nodeName="other")
     assert world.allocator.verdicts(demand, rows).outcomes.tolist() == [0, 0, 0]
+
+
+def test_selectors_that_are_gone_are_forgotten() -> None:
+    world = World(nodes={"n1": {"rack": "r1"}})
+    rows, demand = np.arange(1), world.demand(request())
+    for number in range(600):
+        expressions = [{"key": "rack", "operator": "In", "values": ["r1", f"other-{number}"]}]
+        world.slice("s", "d0", nodeSelector={"nodeSelectorTerms": [{"matchExpressions": expressions}]})
+        assert world.allocator.verdicts(demand, rows).outcomes.tolist() == [0]
+    entry = world.index.node(0)
+    assert entry is not None
+    assert len(entry.matched) < 300
