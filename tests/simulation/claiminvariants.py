@@ -201,6 +201,18 @@ class ClaimInvariants:
         if over:
             self._fail(f"{decision.writer} takes more than there is of counters {', '.join(over)}: {sorted(held)}")
 
+    def _was_elsewhere(self, result, nodes, name):
+        """Whether the device was published for other nodes alone."""
+        places = [
+            device if part["spec"].get("perDeviceNodeSelection") else part["spec"]
+            for states in self._slices.all_states(0).values()
+            for part in states
+            if _pool(part) == (result["driver"], result["pool"])
+            for device in part["spec"].get("devices") or ()
+            if device["name"] == result["device"]
+        ]
+        return bool(places) and not any(_reaches(where, node, name) for where in places for node in nodes)
+
     # --- bindings ------------------------------------------------------------------------------------
 
     def bound(self, pod, decision):
@@ -226,6 +238,11 @@ class ClaimInvariants:
             selector = allocation_of(claim).get("nodeSelector")
             if selector is not None and not any(node_selector_matches(selector, node) for node in nodes):
                 self._fail(f"{who}, where its claim {name} cannot be used")
+            for result in results_of(claim):
+                if self._was_elsewhere(result, nodes, decision.node):
+                    self._fail(f"{who}, from where {'/'.join(_device(result))} of its claim {name} is out of reach")
+                if not _is_ready(claim, result):
+                    self._fail(f"{who} before {'/'.join(_device(result))} of its claim {name} is ready")
         if wants_extended(pod) and all(served_by_claims(node) for node in nodes):
             named = ((pod.get("status") or {}).get("extendedResourceClaimStatus") or {}).get("resourceClaimName")
             if not named:
@@ -284,6 +301,18 @@ def _device(result):
 
 def _pool(part):
     return (part["spec"]["driver"], part["spec"]["pool"]["name"]) if part is not None else None
+
+
+def _is_ready(claim, result):
+    """Whether the driver says so of the device, where a binding has to wait for that."""
+    said = {
+        condition["type"]
+        for device in (claim.get("status") or {}).get("devices") or ()
+        if _device(device) == _device(result)
+        for condition in device.get("conditions") or ()
+        if condition["status"] == "True"
+    }
+    return said.issuperset(result.get("bindingConditions") or ())
 
 
 def _asked(claim, request):

@@ -93,6 +93,9 @@ def wrong_claims(server, is_waiting):
     pods = {pod["metadata"]["uid"]: pod for pod in server.objects("Pod")}
     for claim in server.objects("ResourceClaim", "resource.k8s.io/v1"):
         name, annotations = claim["metadata"]["name"], claim["metadata"].get("annotations") or {}
+        waiting = [pod for pod in pods.values() if is_waiting(pod) and name in claims_named(pod)]
+        if _has_failed(claim) and not reserved_for(claim) and waiting:
+            yield f"claim {name} has failed devices, and {waiting[0]['metadata']['name']} waits"
         gone = [uid for uid in reserved_for(claim) if uid not in pods or is_finished(pods[uid])]
         if gone:
             yield f"claim {name} is reserved for pods that are gone: {gone}"
