@@ -248,13 +248,6 @@ def _request_extended(pod, count):
     resources["limits"] = {**resources.get("limits", {}), RESOURCE: str(count)}
 
 
-def unclaim(pod):
-    """The pod claims no devices."""
-    pod["spec"].pop("resourceClaims", None)
-    for amounts in pod["spec"]["containers"][0]["resources"].values():
-        amounts.pop(RESOURCE, None)
-
-
 def _without_devices(claim):
     status = claim.get("status") or {}
     if not status.get("reservedFor"):

@@ -10,7 +10,6 @@ from tests.plugins.reservation.naive import names
 from tests.simulation.agentusers import annotate
 from tests.simulation.apiserver import call_later
 from tests.simulation.configuration import MANIFESTS, reservation_args
-from tests.simulation.claimusers import unclaim
 from tests.simulation.invariants import is_gone
 
 API_VERSION, KIND = "scheduling.koordinator.sh/v1alpha1", "Reservation"
@@ -149,8 +148,6 @@ class ReservationUsers:
             amounts["gpu"] = rng.choice([1, 2])
         ports = [rng.choice([80, 443])] if rng.random() < 0.1 else []
         made = self.users.new_pod(app, amounts, ports)
-        if self._simulation.claims is not None:
-            unclaim(made)  # a Reservation holds no devices of claims
         spec = {key: value for key, value in made["spec"].items() if key not in ("schedulerName", "priority")}
         if rng.random() < 0.4:
             spec["priority"] = rng.choice([0, 10, 100])

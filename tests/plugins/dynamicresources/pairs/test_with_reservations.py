@@ -88,3 +88,44 @@ def test_without_a_device_on_its_node_a_pod_uses_no_reservation():
         assert there.where("p") == "n2"
 
     play(steps, N1, N2, device_class(), slice_of("n1", "d0"), reservation(available("n2")), claim("c"))
+
+
+def status(there):
+    return there.embedded.get("Reservation", "r", api_version=API)["status"]
+
+
+def test_a_reservation_holds_no_devices_of_claims():
+    """It is placed where its pods could be, and no claim is written for it: there is no such pod."""
+
+    async def steps(there):
+        await asyncio.sleep(SETTLE)
+        assert (status(there)["phase"], status(there)["nodeName"]) == ("Available", "n2")
+        assert (there.of_claims(), there.books.in_use.pools, len(there.books.in_flight)) == ([], {}, 0)
+        there.embedded.insert(owner("p", "c"))
+        await asyncio.sleep(SETTLE)
+        assert (there.where("p"), status(there)["nodeName"]) == ("n2", "n2")
+
+    named = reservation({"phase": "Pending"}, resourceClaims=[{"name": "x", "resourceClaimName": "c"}])
+    play(steps, N1, N2, device_class(), slice_of("n2", "d0"), named, claim("c"))
+
+
+def test_a_reservation_of_an_extended_resource_that_claims_serve_makes_no_claim():
+    async def steps(there):
+        await asyncio.sleep(SETTLE)
+        assert (status(there)["phase"], status(there)["nodeName"]) == ("Available", "n2")
+        assert (there.of_claims(), there.claims(), there.books.in_use.pools) == ([], [], {})
+
+    resources = {"requests": {"cpu": "1", "memory": "1Gi", "ex.com/d": "1"}, "limits": {"ex.com/d": "1"}}
+    wanting = reservation({"phase": "Pending"}, container={"resources": resources})
+    play(steps, N1, N2, device_class(extendedResourceName="ex.com/d"), slice_of("n2", "d0"), wanting)
+
+
+def test_a_reservation_with_a_claim_of_a_template_says_why_it_waits():
+    """No controller makes claims for Reservations."""
+
+    async def steps(there):
+        await asyncio.sleep(SETTLE)
+        assert any("ResourceClaim not created yet" in note for note in there.notes())
+
+    named = reservation({"phase": "Pending"}, resourceClaims=[{"name": "x", "resourceClaimTemplateName": "t"}])
+    play(steps, N1, device_class(), slice_of("n1", "d0"), named)
