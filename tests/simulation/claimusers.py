@@ -68,6 +68,7 @@ class ClaimUsers:
             (1, self._put_some_template),
             (2, self._add_some_shared),
             (1.5, self._remove_shared),
+            (1, self._replace_shared),
             (1, self._remove_generated),
             (1.5, self._allocate_elsewhere),
             (1, self._free_some),
@@ -154,6 +155,18 @@ class ClaimUsers:
     def _remove_shared(self):
         if found := [claim for claim in self._all("ResourceClaim") if claim["metadata"]["name"] in SHARED]:
             self._remove(self.rng.choice(found))
+
+    def _replace_shared(self):
+        """A claim that is reserved for nobody is made anew under its name, at once; who deletes it takes its finalizers
+        away."""
+        found = [claim for claim in self._all("ResourceClaim") if claim["metadata"]["name"] in SHARED]
+        found = [claim for claim in found if not reserved_for(claim)]
+        if found:
+            meta = self.rng.choice(found)["metadata"]
+            where = meta["namespace"], API_VERSION
+            self.server.change("ResourceClaim", meta["name"], _unprotect, *where)
+            self._remove({"metadata": meta})
+            self._add_shared(meta["name"], meta["namespace"])
 
     def _remove_generated(self):
         """Somebody deletes a claim that was made for a pod: the controller makes another one."""
@@ -256,6 +269,10 @@ def _without_devices(claim):
 
 def _allow_admin_access(namespace):
     namespace["metadata"].setdefault("labels", {})["resource.kubernetes.io/admin-access"] = "true"
+
+
+def _unprotect(claim):
+    claim["metadata"].pop("finalizers", None)
 
 
 def _finish(pod):

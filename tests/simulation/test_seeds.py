@@ -13,6 +13,8 @@ from tests.simulation import simulation
 SEEDS, QUICK, CHUNK = 300, 40, 5
 RESERVED = 100
 """Seeds of worlds that have Reservations in any case."""
+CLAIMED = 100
+"""Seeds of worlds whose pods claim devices in any case."""
 GANGS = (31, 53, 85)
 """Worlds with gangs: restarts, groups that change, PodGroups that go."""
 SAME = [[1], [60_009, 60_014], *(list(range(first, first + 4)) for first in (0, 4, 60_009, 60_013))]
@@ -32,6 +34,13 @@ def test_invariants_hold_under_faults(first):
 def test_invariants_hold_where_room_is_reserved(first):
     for seed in range(first, first + CHUNK):
         outcome = simulation.run(f"{seed}+reservations")
+        assert not outcome.failed, outcome.report()
+
+
+@pytest.mark.parametrize("first", quick_first(range(0, CLAIMED, CHUNK), 2))
+def test_invariants_hold_where_devices_are_claimed(first):
+    for seed in range(first, first + CHUNK):
+        outcome = simulation.run(f"{seed}+claims")
         assert not outcome.failed, outcome.report()
 
 
