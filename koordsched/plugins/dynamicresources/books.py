@@ -151,14 +151,15 @@ class DeviceBooks:
     def _slice_changed(self, old: ResourceSlice | None, new: ResourceSlice | None) -> None:
         if self.counts is not None:
             self.counts.slice_changed(old, new)
+        if new is None:
+            assert old is not None, "a change has an object"
+            self._index.remove_slice(old.metadata.name)
+            return
         try:
-            if new is not None:
-                self._index.put_slice(new)
+            self._index.put_slice(new)
         except QuantityError as error:
             _log.warning("slice %s offers no devices, it cannot be understood: %s", new.metadata.name, error)
-            old, new = new, None
-        if new is None and old is not None:
-            self._index.remove_slice(old.metadata.name)
+            self._index.remove_slice(new.metadata.name)
 
     def _slice_retainted(self, old: ResourceSlice, new: ResourceSlice) -> None:
         self._cluster.announce(SLICE_CHANGED, old, new)

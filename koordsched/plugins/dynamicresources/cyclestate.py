@@ -38,7 +38,8 @@ class DeviceCycle:
     None if none of them is served by DRA; `leftover`: it is one of an earlier attempt, and in the way.
     `unavailable`: the places of claims without which a node would do. `scores`: int64 by row, None while all are 0.
     `chosen`: what Reserve chose; `requests`: of the special claim there. `reserved`: the claims that PreBind may have
-    reserved for the pod; `created`: the special claim that it made.
+    reserved for the pod; `created`: the special claim that it made. `refused`: a row without the devices, and what is
+    demanded there.
     """
 
     __slots__ = (
@@ -50,6 +51,7 @@ class DeviceCycle:
         "leftover",
         "open",
         "reason",
+        "refused",
         "requests",
         "reserved",
         "scores",
@@ -74,6 +76,7 @@ class DeviceCycle:
         self.unavailable: set[int] = set()
         self.scores: npt.NDArray[np.int64] | None = None
         self.reason: HeldReason | None = None
+        self.refused: tuple[Demand, int] | None = None
         self.chosen: tuple[Chosen, ...] = ()
         self.requests: SpecialRequests | None = None
         self.reserved: list[ResourceClaim] = []

@@ -134,6 +134,9 @@ class DeviceFilter:
         codes: Codes = self._code_of[found.outcomes]
         if not found.outcomes.any() and not found.scores.any():
             return codes
+        refused = (found.outcomes == Outcome.NONE) | (found.outcomes == Outcome.INVALID)
+        if refused.any():
+            state.refused = (demand, int(rows[refused.argmax()]))
         failed = np.flatnonzero(found.outcomes == Outcome.ERROR)
         if not len(failed) and not (found.outcomes == Outcome.FITS).any():
             # Where no node is known to do, it is not known either that none does.

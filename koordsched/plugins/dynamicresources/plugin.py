@@ -16,6 +16,7 @@ from koordsched.framework.handle import Handle
 from koordsched.framework.interface import (
     MAX_SCORE,
     CycleState,
+    ExplainsPods,
     PodScore,
     PostFilter,
     PostFilterResult,
@@ -35,6 +36,7 @@ from koordsched.plugins.dynamicresources.claimwriter import FINALIZER, ClaimFail
 from koordsched.plugins.dynamicresources.conditions import BindingFailed, BindingTimeout
 from koordsched.plugins.dynamicresources.cyclestate import AllocatedClaim, Chosen, DeviceCycle
 from koordsched.plugins.dynamicresources.deallocation import Deallocation
+from koordsched.plugins.dynamicresources.explanation import explained
 from koordsched.plugins.dynamicresources.extended import ServedResources
 from koordsched.plugins.dynamicresources.extended.claim import in_memory
 from koordsched.plugins.dynamicresources.extended.hints import registration as after_special_claim_gone
@@ -50,7 +52,9 @@ NO_STATE = "not found"
 NOT_CHOSEN = "claim allocation not found for node"
 
 
-class DynamicResources(PreEnqueue, PreFilter, DryRunFilter, PostFilter, PodScore, ShapeScore, Reserve, PreBind):
+class DynamicResources(
+    PreEnqueue, PreFilter, DryRunFilter, PostFilter, PodScore, ShapeScore, Reserve, PreBind, ExplainsPods
+):
     """Finds devices for the claims of pods, and writes before the binding who has which."""
 
     name = "DynamicResources"
@@ -165,6 +169,13 @@ class DynamicResources(PreEnqueue, PreFilter, DryRunFilter, PostFilter, PodScore
     def dry_run(self, cycle: CycleState, pod: Pod, coming: Iterable[Pod]) -> FilterDryRun:
         """Other pods do not matter: devices are free when claims say so."""
         return PodIndependent(self, cycle, pod)
+
+    def explain_pod(self, cycle: CycleState) -> list[str]:
+        """What devices there are on one of the nodes that lack some, request by request."""
+        state = self._state(cycle)
+        if state is None:
+            return []
+        return explained(state, self._books.allocator, self._table, self._filter.deadline())
 
     def treats_alike(self, shape: PodShape) -> bool:
         """Pods without claims: there is nothing to free for them."""

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from tests.embedded import DEFAULT_CONFIG, Embedded, scheduler_on
 from tests.plugins.objects import container, node, pod
+from tests.virtualtime import run
 
 DRIVER = "drv"
 GROUP = "resource.k8s.io/v1"
@@ -146,6 +147,16 @@ async def world(*objects, args=None, configuration=DEFAULT_CONFIG, fault=None, g
         config = {**config, "profiles": [{"schedulerName": "default-scheduler", "pluginConfig": [plugin]}]}
     async with scheduler_on(embedded, config, fault=noting, gates=gates, seed=seed, **more) as running:
         yield World(embedded, running, writes)
+
+
+def play(steps, *objects, **more):
+    """Awaits `steps` with a world of these objects, on virtual time."""
+
+    async def work():
+        async with world(*objects, **more) as there:
+            await steps(there)
+
+    run(work())
 
 
 def refusing(status, message, *, method="POST", path="/binding", times=1, reason="InternalError"):

@@ -12,24 +12,15 @@ from tests.plugins.dynamicresources.deviceworld import (
     claim,
     claiming,
     device_class,
+    play,
     refusing,
     slice_of,
     user,
-    world,
 )
 from tests.plugins.objects import container, node
-from tests.virtualtime import run
 
 SETTLE = 3.0
 ONE_NODE = (N1, device_class(), slice_of("n1", "d0"))
-
-
-def play(steps, *objects, **more):
-    async def work():
-        async with world(*objects, **more) as there:
-            await steps(there)
-
-    run(work())
 
 
 def test_dra_case_95_claims_of_templates():
@@ -137,6 +128,31 @@ def test_dra_case_99_an_idle_claim_is_freed():
     devices = [{"driver": "drv", "pool": "n1", "device": "d0"}]
     held = claim(status=allocated("d0") | {"devices": devices}, finalizers=[FINALIZER])
     play(steps, cordoned, N2, device_class(), slice_of("n1", "d0"), slice_of("n2", "d0"), held)
+
+
+def test_a_claim_that_cannot_be_freed():
+    async def steps(there):
+        there.embedded.insert(claiming("p", "c"))
+        await asyncio.sleep(SETTLE)
+        assert "cannot free claim c: no" in there.notes()
+        assert there.get("c")["status"]["allocation"]["devices"]["results"][0]["pool"] == "n1"
+        assert there.running.attempts == {"default/p": 1}
+
+    cordoned = node("n1", unschedulable=True)
+    held = claim(status=allocated("d0"), finalizers=[FINALIZER])
+    fault = refusing(403, "no", method="PATCH", path="/c/status", reason="Forbidden")
+    play(steps, cordoned, N2, device_class(), slice_of("n1", "d0"), slice_of("n2", "d0"), held, fault=fault)
+
+
+def test_a_new_leader_reads_claims_once_more():
+    async def steps(there):
+        # What the predecessor allocated at the last moment is known before the first decision.
+        reflector = there.running.scheduler.watches.reflectors["/apis/resource.k8s.io/v1/resourceclaims"]
+        before = reflector.lists
+        await there.running.scheduler.catch_up()
+        assert reflector.lists == before + 1
+
+    play(steps, *ONE_NODE, claim(status=allocated("d0", users=["old"])))
 
 
 def test_dra_case_100_what_others_use_is_not_freed():

@@ -10,23 +10,14 @@ from tests.plugins.dynamicresources.deviceworld import (
     claim,
     claiming,
     device_class,
+    play,
     refusing,
     slice_of,
     user,
-    world,
 )
 from tests.plugins.objects import container, node
-from tests.virtualtime import run
 
 GPU = device_class(extendedResourceName="ex.com/gpu")
-
-
-def play(steps, *objects, **more):
-    async def work():
-        async with world(*objects, **more) as there:
-            await steps(there)
-
-    run(work())
 
 
 def wanting(name, *claims, **more):
