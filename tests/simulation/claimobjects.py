@@ -120,7 +120,8 @@ def claims_named(pod):
 
 def wants_extended(pod):
     """How many devices the pod asks for as an extended resource."""
-    return int(pod["spec"]["containers"][0].get("resources", {}).get("requests", {}).get(RESOURCE, 0))
+    requests = [each.get("resources", {}).get("requests", {}) for each in pod["spec"]["containers"]]
+    return sum(int(each.get(RESOURCE, 0)) for each in requests)
 
 
 def gpu(name, kind, **attributes):
