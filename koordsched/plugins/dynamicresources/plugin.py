@@ -248,11 +248,11 @@ class DynamicResources(
 
     def unreserve(self, cycle: CycleState, pod: Pod, row: int) -> None:
         """Takes it back. What PreBind wrote is undone but for the allocation, with which the next attempt goes on."""
-        self._books.give_up(pod.uid)
         state = self._state(cycle)
         if state is not None:
             state.chosen = ()
             self._binding.release(state, pod)
+        self._books.give_up(pod.uid)
 
     def pre_bind_pre_flight(self, cycle: CycleState, pod: Pod, node: str) -> Status:
         """SKIP without claims."""

@@ -16,6 +16,7 @@ from tests.plugins.dynamicresources.deviceworld import (
     slice_of,
     world,
 )
+from tests.plugins.objects import container, node
 from tests.virtualtime import run
 
 ONE_NODE = (N1, device_class(), slice_of("n1", "d0"))
@@ -113,3 +114,60 @@ def test_a_write_that_fails_after_its_binding_was_cancelled_is_no_exception_that
 
     run(steps())
     assert unseen == []
+
+
+def preempted_while_written(end):
+    """A pod whose claim is being written when a more important one takes its place; `end` of the slow request. Returns
+    (devices in use, claims) after that, with a watch that is an hour late."""
+
+    async def steps():
+        async def fault(call, proceed):
+            if call.method != "GET" and slow and "/resourceclaims/" in call.path:
+                await asyncio.sleep(3)
+            status, headers, body = await proceed()
+            found = call.path.endswith(end) or ("extended" in end and "-extended-resources-" in call.path)
+            if call.method == "PATCH" and found and call.path.endswith("/status") and not slow:
+                slow.append(call.path)
+                await asyncio.sleep(5)
+            return status, headers, Late(body, 3600.0) if is_watch_of_claims(call) else body
+
+        slow = []
+        one = node("n1", "1")
+        kind = device_class(extendedResourceName="ex.com/d")
+        async with world(one, kind, slice_of("n1", "d0"), claim("c"), fault=fault) as there:
+            made = claiming("p", *([] if "extended" in end else ["c"]), containers=[container(cpu="1")])
+            if "extended" in end:
+                made["spec"]["containers"][0]["resources"]["requests"]["ex.com/d"] = "1"
+                made["spec"]["containers"][0]["resources"]["limits"] = {"ex.com/d": "1"}
+            there.embedded.insert(made)
+            await asyncio.sleep(1)
+            there.embedded.insert(claiming("important", containers=[container(cpu="1")], priority=100))
+            await asyncio.sleep(2)
+            used = []
+            for _ in range(20):
+                await asyncio.sleep(1)
+                held = {name for pool in there.books.in_use.pools.values() for name in pool.exclusive}
+                written = {
+                    result["device"]
+                    for each in there.claims()
+                    for result in each.get("status", {}).get("allocation", {}).get("devices", {}).get("results", ())
+                }
+                used.append((written, held))
+            assert slow
+            assert there.where("important") == "n1"
+            return used
+
+    return run(steps())
+
+
+def test_what_is_written_for_a_pod_that_is_preempted_meanwhile_is_in_use():
+    used = preempted_while_written("/c/status")
+    assert used[-1] == ({"d0"}, {"d0"})
+    assert all(written <= held for written, held in used)
+
+
+def test_a_claim_that_is_made_for_a_pod_that_is_preempted_meanwhile_is_deleted():
+    """Until then its devices are in use."""
+    used = preempted_while_written("extended/status")
+    assert used[-1] == (set(), set())
+    assert all(written <= held for written, held in used)
