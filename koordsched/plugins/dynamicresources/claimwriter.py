@@ -35,7 +35,7 @@ class ClaimFailed(Exception):
 class ClaimWriter:
     """Writes claims. `timestamps`: allocations get the time at which they are made, for binding conditions.
 
-    `show` gets claims that were deallocated, or are reserved for one pod less, as the API server has them then.
+    `show` gets claims that were read, deallocated, or are reserved for one pod less, as the API server has them then.
     """
 
     def __init__(
@@ -59,6 +59,9 @@ class ClaimWriter:
                     self._writes.read(RESOURCE_CLAIMS, claim.metadata.namespace, claim.metadata.name),
                     f"get updated claim {title} after conflict",
                 )
+                self._show(claim)
+                if allocation is not None and _is_done(claim, allocation, pod):
+                    return claim
             self._check(claim, allocation)
             if allocation is None and is_reserved_for(claim, pod.uid):
                 return claim
@@ -137,6 +140,16 @@ class ClaimWriter:
 
     def _now(self) -> str:
         return datetime.fromtimestamp(int(self._clock.wall()), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _is_done(claim: ResourceClaim, allocation: AllocationResult, pod: Pod) -> bool:
+    """Whether an attempt whose answer was lost has done it: no other client reserves for the pod what was chosen for it."""
+    made = claim.status.allocation
+    return made is not None and is_reserved_for(claim, pod.uid) and _devices(made) == _devices(allocation)
+
+
+def _devices(allocation: AllocationResult) -> list[tuple[str, str, str, str]]:
+    return [(each.driver, each.pool, each.device, each.share_id or "") for each in allocation.devices.results]
 
 
 async def _or_fail(write: Awaitable[T], step: str) -> T:

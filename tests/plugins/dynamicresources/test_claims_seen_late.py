@@ -4,11 +4,13 @@ import asyncio
 
 import pytest
 
+from koordsched.client.errors import Ambiguous
 from koordsched.plugins.dynamicresources.binding import _uninterrupted
 from koordsched.plugins.dynamicresources.claimwriter import ClaimFailed
 from tests.plugins.dynamicresources.deviceworld import (
     GROUP,
     N1,
+    allocated,
     claim,
     claiming,
     device_class,
@@ -171,3 +173,47 @@ def test_a_claim_that_is_made_for_a_pod_that_is_preempted_meanwhile_is_deleted()
     used = preempted_while_written("extended/status")
     assert used[-1] == (set(), set())
     assert all(written <= held for written, held in used)
+
+
+@pytest.mark.parametrize("unreadable", [0, 2])
+def test_a_claim_whose_answer_is_lost_is_not_taken_for_another_clients(unreadable):
+    """`unreadable`: so many requests fail that read it back."""
+    lost, failures = [], [unreadable]
+
+    async def steps():
+        async def fault(call, proceed):
+            if call.method == "GET" and call.path.endswith("/c") and failures[0]:
+                failures[0] -= 1
+                raise Ambiguous("connection reset")
+            status, headers, body = await proceed()
+            if call.method == "PATCH" and call.path.endswith("/c/status") and not lost:
+                lost.append(call.path)
+                raise Ambiguous("connection reset")
+            return status, headers, Late(body, 3600.0) if is_watch_of_claims(call) else body
+
+        async with world(*ONE_NODE, claim("c"), fault=fault) as there:
+            there.embedded.insert(claiming("p", "c"))
+            await asyncio.sleep(30)
+            assert there.where("p") == "n1"
+            assert there.running.attempts == {"default/p": 1}
+            assert lost
+
+    run(steps())
+
+
+def test_a_claim_that_another_client_has_allocated_meanwhile_is_known_when_it_is_read():
+    async def steps():
+        async def fault(call, proceed):
+            if call.method == "PATCH" and call.path.endswith("/c") and not there.get("c").get("status"):
+                resource = there.embedded.resource("ResourceClaim", GROUP)
+                there.embedded.registry.replace_status(resource, "default", "c", allocated("d1"))
+            status, headers, body = await proceed()
+            return status, headers, Late(body, 3600.0) if is_watch_of_claims(call) else body
+
+        async with world(N1, device_class(), slice_of("n1", "d0", "d1"), claim("c"), fault=fault) as there:
+            there.embedded.insert(claiming("p", "c"))
+            await asyncio.sleep(30)
+            assert [name for pool in there.books.in_use.pools.values() for name in pool.exclusive] == ["d1"]
+            assert there.where("p") == "n1"
+
+    run(steps())
