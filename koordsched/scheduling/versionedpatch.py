@@ -56,9 +56,7 @@ async def patch_version(
         await asyncio.sleep(next(waits))
 
 
-async def _read_if(
-    transport: Transport, path: str, changes: Mapping[str, Any], waits: Iterator[float]
-) -> bytes | None:
+async def _read_if(transport: Transport, path: str, changes: Mapping[str, Any], waits: Iterator[float]) -> bytes | None:
     """The object, if the changes are in it. Asks until it gets an answer: what was carried out must be known."""
     while True:
         try:

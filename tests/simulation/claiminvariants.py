@@ -1,4 +1,4 @@
-"""Claims: what must hold whenever one is allocated and whenever a pod is bound, judged from the server's own objects."""
+"""Claims: what must hold whenever one is allocated and whenever a pod is bound, by the server's own objects."""
 
 from typing import NamedTuple
 
@@ -121,7 +121,9 @@ class ClaimInvariants:
 
     def _check_reach(self, claim, result, decision):
         """The device was published, in the newest generation, for the node, as the claim and its class want it."""
-        states = [state for each in self._known((result["driver"], result["pool"]), decision).values() for state in each]
+        states = [
+            state for each in self._known((result["driver"], result["pool"]), decision).values() for state in each
+        ]
         oldest = max(
             (
                 state["spec"]["pool"]["generation"]
@@ -179,7 +181,9 @@ class ClaimInvariants:
         self._check_counters(parts, devices, {each["device"] for each in held}, own, decision)
         for name in sorted(own & devices.keys()):
             for key, capacity in (devices[name].get("capacity") or {}).items():
-                amounts = [parse((each.get("consumedCapacity") or {}).get(key, "0")) for each in held if each["device"] == name]
+                amounts = [
+                    parse((each.get("consumedCapacity") or {}).get(key, "0")) for each in held if each["device"] == name
+                ]
                 if sum(amounts) > parse(capacity["value"]):
                     text = f"{key} of {pool[1]}/{name} is used up: {sum(amounts)} of {capacity['value']}"
                     self._fail(f"{decision.writer} allocates claim {claim['metadata']['name']}: {text}")
@@ -191,7 +195,9 @@ class ClaimInvariants:
             for each in part["spec"].get("sharedCounters") or ()
             for key, counter in each["counters"].items()
         }
-        concerned = {use["counterSet"] for name in own & devices.keys() for use in devices[name].get("consumesCounters") or ()}
+        concerned = {
+            use["counterSet"] for name in own & devices.keys() for use in devices[name].get("consumesCounters") or ()
+        }
         for name in sorted(held & devices.keys()):
             for use in devices[name].get("consumesCounters") or ():
                 for key, counter in use["counters"].items():

@@ -40,7 +40,9 @@ class ClaimUsers:
         self.server.rng = Random(f"{simulation.plan.seed} uids")
         """Not those of the objects that the claim controller makes."""
         self.drivers = Drivers(simulation)
-        self._controller = FlakyClaimController(self.server.registry, Random(f"{simulation.plan.seed} claim controller"))
+        self._controller = FlakyClaimController(
+            self.server.registry, Random(f"{simulation.plan.seed} claim controller")
+        )
         self.server.registry.subscribe_changes(self.server.resource("Pod"), self._pod_changed)
 
     def settle_in(self):

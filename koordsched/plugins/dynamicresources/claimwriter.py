@@ -55,10 +55,13 @@ class ClaimWriter:
         for attempt in range(_TRIES):
             if attempt:
                 await asyncio.sleep(_PAUSE)
-                claim = await _or_fail(
+                read = await _or_fail(
                     self._writes.read(RESOURCE_CLAIMS, claim.metadata.namespace, claim.metadata.name),
                     f"get updated claim {title} after conflict",
                 )
+                if read.metadata.uid != claim.metadata.uid:
+                    raise ClaimFailed(f"claim {title} got deleted in the meantime")
+                claim = read
                 self._show(claim)
                 if allocation is not None and _is_done(claim, allocation, pod):
                     return claim
@@ -143,7 +146,7 @@ class ClaimWriter:
 
 
 def _is_done(claim: ResourceClaim, allocation: AllocationResult, pod: Pod) -> bool:
-    """Whether an attempt whose answer was lost has done it: no other client reserves for the pod what was chosen for it."""
+    """Whether an attempt whose answer was lost did it: no other client reserves for the pod what was chosen for it."""
     made = claim.status.allocation
     return made is not None and is_reserved_for(claim, pod.uid) and _devices(made) == _devices(allocation)
 

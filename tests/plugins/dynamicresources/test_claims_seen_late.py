@@ -217,3 +217,26 @@ def test_a_claim_that_another_client_has_allocated_meanwhile_is_known_when_it_is
             assert there.where("p") == "n1"
 
     run(steps())
+
+
+def test_what_was_chosen_for_a_claim_is_not_written_to_its_successor():
+    replaced = []
+
+    async def steps():
+        async def fault(call, proceed):
+            if call.method == "PATCH" and call.path.endswith("/c") and not replaced:
+                replaced.append(call.path)
+                registry, resource = there.embedded.registry, there.embedded.resource("ResourceClaim", GROUP)
+                registry.delete_record(resource, "default", "c")
+                there.embedded.insert(claim("c", 2) | {"metadata": {"name": "c", "uid": "another"}})
+            return await proceed()
+
+        async with world(N1, device_class(), slice_of("n1", "d0", "d1"), claim("c"), fault=fault) as there:
+            there.embedded.insert(claiming("p", "c"))
+            await asyncio.sleep(30)
+            assert replaced
+            assert there.where("p") == "n1"
+            found = there.get("c")["status"]["allocation"]["devices"]["results"]
+            assert [each["device"] for each in found] == ["d0", "d1"]
+
+    run(steps())

@@ -59,5 +59,8 @@ async def test_a_claim_that_is_replaced_while_the_extender_answers_is_allocated_
         there.embedded.insert(claim("c") | {"metadata": {"name": "c", "namespace": "default", "uid": "another"}})
         await until(lambda: there.where("p"), "the binding")
         found = there.get("c")
-        assert (found["metadata"]["uid"], [each["name"] for each in found["status"]["reservedFor"]]) == ("another", ["p"])
+        assert (found["metadata"]["uid"], [each["name"] for each in found["status"]["reservedFor"]]) == (
+            "another",
+            ["p"],
+        )
         assert len(there.books.in_flight) == 0
