@@ -166,13 +166,15 @@ class ClaimInvariants:
         return "the class selects others"
 
     def _check_amounts(self, claim, pool, decision):
-        """Counters and shared capacity, if the pool has been the same since the decision."""
+        """That the pool is complete, counters and shared capacity, if it has been the same since the decision."""
         known = self._known(pool, decision)
         if not known or any(len(self._slices.states_since(key, decision.versions[SLICES])) > 1 for key in known):
             return
         parts = [states[0] for states in known.values()]
         newest = max(part["spec"]["pool"]["generation"] for part in parts)
         parts = [part for part in parts if part["spec"]["pool"]["generation"] == newest]
+        if len(parts) != parts[0]["spec"]["pool"]["resourceSliceCount"]:
+            self._fail(f"{decision.writer} allocates of pool {'/'.join(pool)}, of which slices are missing")
         devices = {device["name"]: device for part in parts for device in part["spec"].get("devices") or ()}
         holders = [claim, *self._others(claim, decision)]
         held = [each for holder in holders for each in results_of(holder) if (each["driver"], each["pool"]) == pool]

@@ -2,13 +2,11 @@
 
 from msgspec.structs import replace
 
-from koordsched.cluster.builtinkinds import PODS
-from koordsched.cluster.events import DEVICE_CLASS, RESOURCE_SLICE
+from koordsched.cluster.events import RESOURCE_SLICE
 from koordsched.plugins.dynamicresources import claimwriter, hints
 from koordsched.plugins.dynamicresources.binding import ClaimBinding
 from koordsched.plugins.dynamicresources.books import DeviceBooks
 from koordsched.plugins.dynamicresources.claimwriter import ClaimWriter
-from koordsched.plugins.dynamicresources.deallocation import Deallocation
 from koordsched.plugins.dynamicresources.filtering import DeviceFilter
 from koordsched.plugins.dynamicresources.hints import Hints
 from koordsched.plugins.dynamicresources.inflight import AllocationsInFlight
@@ -17,7 +15,6 @@ from koordsched.plugins.dynamicresources.structured import plans, results
 from koordsched.plugins.dynamicresources.structured.inuse import DevicesInUse
 from koordsched.plugins.dynamicresources.structured.pools import Condition, Pool
 from koordsched.queue.hints import QueueingHint
-from koordsched.scheduling.watching import Watches
 from tests.simulation.mutations.registry import mutation
 
 # --- devices in use --------------------------------------------------------------------------------
@@ -65,41 +62,7 @@ def counters_of_devices_in_use_forgotten(original):
     return read
 
 
-@mutation(DeviceBooks, "_claim_changed", world="claims")
-def devices_of_replaced_claims_kept(original):
-    def changed(self, old, new):
-        if old is not None and new is not None and old.metadata.uid != new.metadata.uid:
-            old = None
-        original(self, old, new)
-
-    return changed
-
-
-@mutation(Watches, "catch_up", world="claims")
-def claims_of_the_predecessor_not_waited_for(original):
-    async def catch_up(self):
-        await self.reflectors[PODS.path].relist()
-
-    return catch_up
-
-
-@mutation(Watches, "_take_in", world="claims")
-def answers_bring_back_what_is_gone(original):
-    return lambda self, path, thing: self._recorded[path].upsert(thing)
-
-
 # --- what nodes and claims have ----------------------------------------------------------------------
-
-
-@mutation(Pool, "refresh", world="claims")
-def slices_of_an_older_generation_used(original):
-    def refresh(self):
-        parts, oldest = self.parts, min((part.generation for part in self.parts.values()), default=0)
-        self.parts = {name: part for name, part in parts.items() if part.generation == oldest}
-        original(self)
-        self.parts = parts
-
-    return refresh
 
 
 @mutation(Pool, "condition", world="claims")
@@ -159,11 +122,6 @@ def devices_not_waited_for(original):
     return wait
 
 
-@mutation(Deallocation, "decide", world="claims")
-def idle_claims_not_freed(original):
-    return lambda self, state, pod: original(self, None, pod)
-
-
 # --- what wakes pods ---------------------------------------------------------------------------------
 
 
@@ -180,13 +138,3 @@ def no_pod_woken_by_its_claims(original):
 @mutation(Hints, "registrations", world="claims")
 def no_pod_woken_by_slices(original):
     return lambda self: [each for each in original(self) if each.event.resource != RESOURCE_SLICE]
-
-
-@mutation(Hints, "registrations", world="claims")
-def no_pod_woken_by_device_classes(original):
-    return lambda self: [each for each in original(self) if each.event.resource != DEVICE_CLASS]
-
-
-@mutation(DeviceBooks, "give_up", world="claims")
-def no_pod_woken_by_devices_that_were_in_flight(original):
-    return lambda self, holder: self.in_flight.give_up(holder)
