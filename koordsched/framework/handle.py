@@ -52,14 +52,15 @@ class Writes(Protocol):
 
     async def merge(
         self,
-        kind: Kind[Any],
+        kind: Kind[T],
         meta: ObjectMeta,
         changes: Mapping[str, Any],
         *,
         subresource: str = "",
         strategic: bool = False,
-    ) -> None:
-        """Merges changes into the object of that name and uid, or a subresource of it, whatever its version.
+    ) -> T:
+        """Merges changes into the object of that name and uid, or a subresource of it, whatever its version; returns
+        the result.
 
         As urgent as a binding; it may be sent twice. `strategic`: the changes are a strategic merge patch.
         """

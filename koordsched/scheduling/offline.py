@@ -54,13 +54,13 @@ class _NoWrites:
 
     async def merge(
         self,
-        kind: Kind[Any],
+        kind: Kind[T],
         meta: ObjectMeta,
         changes: Mapping[str, Any],
         *,
         subresource: str = "",
         strategic: bool = False,
-    ) -> None:
+    ) -> T:
         raise _offline()
 
     async def create(self, kind: Kind[T], namespace: str, thing: Mapping[str, Any]) -> T:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from koordsched.api.meta import ObjectMeta
-from koordsched.api.resource import ResourceClaim
+from koordsched.api.resource import AllocationResult, ResourceClaim
 from koordsched.cluster.builtinkinds import PODS, RESOURCE_CLAIMS
 from koordsched.cluster.pod import Pod
 from koordsched.framework.handle import NORMAL, Handle, WriteFailed
@@ -49,6 +49,8 @@ class ClaimBinding:
         self._events = handle.events
         self._launch = handle.launch
         self._show = handle.show
+        self._books = books
+        self._in_flight = books.in_flight
         self._claims = books.claims
         self._changes = books.claim_changes
         self._writer = writer
@@ -88,7 +90,11 @@ class ClaimBinding:
         state.reserved.append(claim)
         if allocation is None and is_reserved_for(claim, pod.uid):
             return claim
-        written = await _uninterrupted(self._writer.reserve(claim, allocation, pod))
+        return await _uninterrupted(self._write(claim, allocation, pod))
+
+    async def _write(self, claim: ResourceClaim, allocation: AllocationResult | None, pod: Pod) -> ResourceClaim:
+        """Reserves the claim and shows it: before the placement may be taken back, whatever ends the binding."""
+        written = await self._writer.reserve(claim, allocation, pod)
         self._show(RESOURCE_CLAIMS, written)
         return written
 
@@ -99,9 +105,7 @@ class ClaimBinding:
         special = state.requests
         assert special is not None, "there is something to claim"
         (allocation,) = (each.allocation for each in state.chosen if each.claim is claim)
-        wanted = requesting(claim, special)
-        state.created = await _uninterrupted(self._create(wanted, pod))
-        written = state.created = await _uninterrupted(self._writer.reserve(state.created, allocation, pod))
+        written = await _uninterrupted(self._create(state, requesting(claim, special), allocation, pod))
         try:
             status = pod_status(written.metadata.name, special)
             await self._writes.merge(PODS, _meta(pod), status, subresource="status", strategic=True)
@@ -111,14 +115,18 @@ class ClaimBinding:
             await self._until_seen(written)
         return written
 
-    async def _create(self, claim: ResourceClaim, pod: Pod) -> ResourceClaim:
+    async def _create(
+        self, state: DeviceCycle, claim: ResourceClaim, allocation: AllocationResult, pod: Pod
+    ) -> ResourceClaim:
+        """How far it comes is in the state, for `release`."""
         try:
-            created = await self._writes.create(RESOURCE_CLAIMS, pod.namespace, to_create(claim))
+            state.created = await self._writes.create(RESOURCE_CLAIMS, pod.namespace, to_create(claim))
         except WriteFailed as error:
             self._count(CREATES_METRIC, "failure")
             raise ClaimFailed(create_failed(pod, str(error))) from error
         self._count(CREATES_METRIC, "success")
-        return created
+        state.created = await self._writer.reserve(state.created, allocation, pod)
+        return state.created
 
     async def _until_seen(self, written: ResourceClaim) -> None:
         """Until then the allocation stays in flight; that it takes long is no failure."""
@@ -138,6 +146,9 @@ class ClaimBinding:
             done = self._releases[pod.uid] = asyncio.Event()
             claims, state.reserved = state.reserved, []
             created, state.created = state.created, None
+            if created is not None and created.status.allocation is not None:
+                # Its devices are in use until it is deleted, also if no watch has shown it.
+                self._in_flight.begin(created, created.metadata.uid)
             self._launch(self._undo(claims, created, pod, done))
 
     async def _undo(
@@ -148,6 +159,7 @@ class ClaimBinding:
                 await _attempted("unreserve", claim, self._writer.unreserve(claim, pod.uid))
             if created is not None:
                 await _attempted("delete", created, self._writer.delete(created))
+                self._books.give_up(created.metadata.uid)
         finally:
             done.set()
             if self._releases.get(pod.uid) is done:
@@ -168,7 +180,7 @@ async def _uninterrupted(write: Coroutine[Any, Any, T]) -> T:
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
-        await asyncio.wait([task])
+        await asyncio.gather(task, return_exceptions=True)  # whether it fails does not matter any more
         raise
 
 

@@ -35,7 +35,7 @@ class ClaimFailed(Exception):
 class ClaimWriter:
     """Writes claims. `timestamps`: allocations get the time at which they are made, for binding conditions.
 
-    `show` gets claims that were deallocated, as the API server has them then.
+    `show` gets claims that were read, deallocated, or are reserved for one pod less, as the API server has them then.
     """
 
     def __init__(
@@ -55,10 +55,16 @@ class ClaimWriter:
         for attempt in range(_TRIES):
             if attempt:
                 await asyncio.sleep(_PAUSE)
-                claim = await _or_fail(
+                read = await _or_fail(
                     self._writes.read(RESOURCE_CLAIMS, claim.metadata.namespace, claim.metadata.name),
                     f"get updated claim {title} after conflict",
                 )
+                if read.metadata.uid != claim.metadata.uid:
+                    raise ClaimFailed(f"claim {title} got deleted in the meantime")
+                claim = read
+                self._show(claim)
+                if allocation is not None and _is_done(claim, allocation, pod):
+                    return claim
             self._check(claim, allocation)
             if allocation is None and is_reserved_for(claim, pod.uid):
                 return claim
@@ -104,10 +110,14 @@ class ClaimWriter:
         )
 
     async def unreserve(self, claim: ResourceClaim, uid: str) -> None:
-        """Removes the pod of this uid from those that the claim is reserved for. Raises WriteFailed."""
+        """Removes the pod of this uid from those that the claim is reserved for. Raises WriteFailed.
+
+        It is shown at once: the next attempt must not find a reservation there that a late watch still has.
+        """
         entry = {"$patch": "delete", "uid": uid}
         changes = {"status": {"reservedFor": [entry]}}
-        await self._writes.merge(RESOURCE_CLAIMS, claim.metadata, changes, subresource="status", strategic=True)
+        meta = claim.metadata
+        self._show(await self._writes.merge(RESOURCE_CLAIMS, meta, changes, subresource="status", strategic=True))
 
     async def deallocate(self, claim: ResourceClaim) -> None:
         """Takes the devices from the claim, if it still is of this version. Raises WriteFailed."""
@@ -133,6 +143,16 @@ class ClaimWriter:
 
     def _now(self) -> str:
         return datetime.fromtimestamp(int(self._clock.wall()), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _is_done(claim: ResourceClaim, allocation: AllocationResult, pod: Pod) -> bool:
+    """Whether an attempt whose answer was lost did it: no other client reserves for the pod what was chosen for it."""
+    made = claim.status.allocation
+    return made is not None and is_reserved_for(claim, pod.uid) and _devices(made) == _devices(allocation)
+
+
+def _devices(allocation: AllocationResult) -> list[tuple[str, str, str, str]]:
+    return [(each.driver, each.pool, each.device, each.share_id or "") for each in allocation.devices.results]
 
 
 async def _or_fail(write: Awaitable[T], step: str) -> T:

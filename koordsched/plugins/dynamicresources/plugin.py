@@ -127,8 +127,11 @@ class DynamicResources(
     # --- before nodes are looked at --------------------------------------------------------------------
 
     def pre_enqueue(self, pod: Pod) -> Status:
-        """UNRESOLVABLE while a claim of the pod is missing, going, or not its own."""
-        if not pod.shape.spec.resource_claims:
+        """UNRESOLVABLE while a claim of the pod is missing, going, or not its own.
+
+        Virtual pods are tried: what is wrong is said of the object that they stand for after that alone.
+        """
+        if pod.virtual or not pod.shape.spec.resource_claims:
             return SUCCESS
         try:
             claims_of(pod, self._books.claims)
@@ -233,9 +236,12 @@ class DynamicResources(
     # --- reserve and bind ------------------------------------------------------------------------------
 
     def reserve(self, cycle: CycleState, pod: Pod, row: int) -> Status:
-        """Chooses devices on the row for the claims that have none; from now on they are in use."""
+        """Chooses devices on the row for the claims that have none; from now on they are in use.
+
+        Virtual pods get none, as they get no volumes: claims are reserved for Pods.
+        """
         state = self._state(cycle)
-        if state is None:
+        if state is None or pod.virtual:
             return SUCCESS
         claims, demand = self._filter.demand_on(state, pod, row)
         if demand is None:
@@ -253,16 +259,16 @@ class DynamicResources(
 
     def unreserve(self, cycle: CycleState, pod: Pod, row: int) -> None:
         """Takes it back. What PreBind wrote is undone but for the allocation, with which the next attempt goes on."""
-        self._books.give_up(pod.uid)
         state = self._state(cycle)
         if state is not None:
             state.chosen = ()
             self._binding.release(state, pod)
+        self._books.give_up(pod.uid)
 
     def pre_bind_pre_flight(self, cycle: CycleState, pod: Pod, node: str) -> Status:
         """SKIP without claims."""
         state = self._state(cycle)
-        return SUCCESS if state is not None and (state.claims or state.chosen) else SKIP
+        return SUCCESS if state is not None and not pod.virtual and (state.claims or state.chosen) else SKIP
 
     async def pre_bind(self, cycle: CycleState, pod: Pod, node: str) -> Status:
         """Writes who has the devices, and waits until they are ready; an ERROR if that fails."""
