@@ -26,6 +26,12 @@ ELSEWHERE = {
     ("", "persistentvolumes", "get"),
     ("scheduling.koordinator.sh", "reservations", "get"),
     ("quota.koordinator.sh", "elasticquotaprofiles", "patch"),
+    # So have making, reading and deleting claims. API servers ask for rights on parts of a claim's status (1.36);
+    # upstream's role has `update` of claims. Rules of taints are read with their feature gate only.
+    *(("resource.k8s.io", "resourceclaims", verb) for verb in ("create", "get", "delete", "update")),
+    ("resource.k8s.io", "resourceclaims/status", "update"),
+    *(("resource.k8s.io", "resourceclaims/binding", verb) for verb in ("patch", "update")),
+    *(("resource.k8s.io", "devicetaintrules", verb) for verb in ("list", "watch")),
     ("", "events", "create"),
     ("", "events", "patch"),
     ("authentication.k8s.io", "tokenreviews", "create"),
