@@ -29,7 +29,7 @@ class Holding(NamedTuple):
     """Why a replica allocated it; None if another client did."""
 
     def must_be_known(self, decision):
-        """Whether somebody who decides had to reckon with it."""
+        """Whether a scheduler had to take it into account."""
         if self.decision is not None:
             return self.decision.order < decision.order
         return self.version <= decision.versions[CLAIMS]

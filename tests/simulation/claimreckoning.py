@@ -125,7 +125,7 @@ def strays(scheduler):
 
 
 def believed(scheduler):
-    """Device -> who uses it, as the scheduler has counted it; and for scoring, by node."""
+    """Device -> the claims that use it, as the scheduler has counted it; and for scoring, by node."""
     books = scheduler.profiles[PROFILE].plugins[CLAIMS]._books
     found = {}
     for (driver, pool), use in books.in_use.pools.items():

@@ -79,7 +79,7 @@ class ClaimUsers:
 
     def tidy_up(self):
         """Classes, templates and claims without which pods could never run are there in the end, mostly; pods that hold
-        devices leave, and claims that nobody uses are freed, which wakes others."""
+        devices leave, and unused claims are freed, which wakes others."""
         self._controller.calm()
         for name in CLASSES:
             if self.rng.random() < 0.8:
@@ -159,8 +159,7 @@ class ClaimUsers:
             self._remove(self.rng.choice(found))
 
     def _replace_shared(self):
-        """A claim that is reserved for nobody is made anew under its name, at once; who deletes it takes its finalizers
-        away."""
+        """A claim without reservations is made anew under its name, at once; its finalizers are taken away."""
         found = [claim for claim in self._all("ResourceClaim") if claim["metadata"]["name"] in SHARED]
         found = [claim for claim in found if not reserved_for(claim)]
         if found:
@@ -171,7 +170,7 @@ class ClaimUsers:
             self._add_shared(meta["name"], meta["namespace"])
 
     def _remove_generated(self):
-        """Somebody deletes a claim that was made for a pod: the controller makes another one."""
+        """A user deletes a claim that was made for a pod: the controller makes another one."""
         if found := [claim for claim in self._all("ResourceClaim") if claim["metadata"].get("ownerReferences")]:
             self._remove(self.rng.choice(found))
 
@@ -189,7 +188,7 @@ class ClaimUsers:
             self.drivers.allocate(self.rng.choice(found))
 
     def _free_some(self):
-        """Another client takes the devices from a claim that is reserved for nobody."""
+        """Another client takes the devices from a claim without reservations."""
         found = [each for each in self._all("ResourceClaim") if allocation_of(each) and not reserved_for(each)]
         if found:
             meta = self.rng.choice(found)["metadata"]

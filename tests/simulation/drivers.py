@@ -186,7 +186,7 @@ class Drivers:
             self._remove(thing)
 
     def _lose_slice(self):
-        """Somebody deletes a slice: the pool is not complete until it is published again."""
+        """A user deletes a slice: the pool is not complete until it is published again."""
         if found := self._slices():
             self._remove(self.rng.choice(found))
 

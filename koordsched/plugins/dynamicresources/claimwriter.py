@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import msgspec
@@ -18,6 +17,7 @@ from koordsched.cluster.builtinkinds import RESOURCE_CLAIMS
 from koordsched.cluster.pod import Pod
 from koordsched.framework.handle import Clock, WriteConflict, WriteFailed, Writes
 from koordsched.plugins.dynamicresources.claims import is_reserved_for, title_of
+from koordsched.plugins.shared.moments import moment_text
 
 FINALIZER = "resource.kubernetes.io/delete-protection"
 
@@ -100,7 +100,7 @@ class ClaimWriter:
             status["allocation"] = msgspec.to_builtins(allocation)
             if self._timestamps:
                 # Of a new allocation only: one that there is already must not be changed.
-                status["allocation"]["allocationTimestamp"] = self._now()
+                status["allocation"]["allocationTimestamp"] = moment_text(self._clock.wall())
         user = ResourceClaimConsumerReference(resource="pods", name=pod.name, uid=pod.uid)
         status["reservedFor"] = msgspec.to_builtins((*claim.status.reserved_for, user))
         step = "add allocation and reservation" if allocation is not None else "add reservation"
@@ -140,9 +140,6 @@ class ClaimWriter:
             except WriteConflict:
                 await asyncio.sleep(_PAUSE)
         await self._writes.delete(RESOURCE_CLAIMS, meta)
-
-    def _now(self) -> str:
-        return datetime.fromtimestamp(int(self._clock.wall()), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _is_done(claim: ResourceClaim, allocation: AllocationResult, pod: Pod) -> bool:

@@ -73,9 +73,10 @@ class DeviceFilter:
         if state.leftover:
             return np.full(len(rows), self._leftover, dtype=np.int32)
         codes = np.zeros(len(rows), dtype=np.int32)
+        deadline = self.deadline()
         for at, demand in self._demands(state, pod, table, rows, codes):
             if demand is not None:
-                codes[at] = self._search(state, demand, table, rows[at])
+                codes[at] = self._search(state, demand, table, rows[at], deadline)
         self._check_allocated(state, table, rows, codes)
         return codes if codes.any() else None
 
@@ -132,8 +133,10 @@ class DeviceFilter:
 
     # --- searches ------------------------------------------------------------------------------------
 
-    def _search(self, state: DeviceCycle, demand: Demand, table: NodeTable, rows: RowArray) -> Codes:
-        found = self._books.allocator.verdicts(demand, rows, self.deadline())
+    def _search(
+        self, state: DeviceCycle, demand: Demand, table: NodeTable, rows: RowArray, deadline: Deadline
+    ) -> Codes:
+        found = self._books.allocator.verdicts(demand, rows, deadline)
         codes: Codes = self._code_of[found.outcomes]
         if not found.outcomes.any() and not found.scores.any():
             return codes

@@ -79,7 +79,7 @@ async def test_a_claim_in_the_process_of_being_allocated():
         put(embedded, claim("c"))
         await until(lambda: books.claims.get("default", "c"), "the claim")
         found = books.claims.get("default", "held").status.allocation
-        books.begin(books.claims.get("default", "c"), found, "a/b", "nobody")
+        books.begin(books.claims.get("default", "c"), found, "a/b", "absent")
         put(embedded, claiming("p", "c"))
         await until(lambda: running.scheduler.pending_pods(), "the pod")
         said = json.loads((await running.client.get("/debug/explain?pod=default/p"))[1])
