@@ -24,7 +24,7 @@ from koordsched.engine.jobplan import JobPlan
 from koordsched.engine.transaction import Transaction
 from koordsched.framework.diagnosis import one_node_error
 from koordsched.framework.handle import Clock, Handle, OnBehalf, WriteFailed
-from koordsched.framework.interface import CycleState, SettlesOffline
+from koordsched.framework.interface import CycleState
 from koordsched.framework.jobs import GroupJob, Job, JobScheduling
 from koordsched.framework.permit import WaitingPods
 from koordsched.framework.profile import PluginFactory, Profile
@@ -358,9 +358,5 @@ class OfflineScheduler:
 
 def _settled(profile: Profile, cycle: CycleState) -> dict[str, list[str]]:
     """The pod was placed: does what PreBind would. Returns what plugins gave it."""
-    found = {
-        name: plugin.settle(cycle, cycle.pod)
-        for name, plugin in profile.plugins.items()
-        if isinstance(plugin, SettlesOffline)
-    }
+    found = {plugin.name: plugin.settle(cycle, cycle.pod) for plugin in profile.settling}
     return {name: lines for name, lines in found.items() if lines}
