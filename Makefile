@@ -9,6 +9,9 @@ MINUTES ?= 30
 SLICE ?= 1/20
 RATE ?= 200
 
+# Tests start many processes: without compiled modules each takes a second longer.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help venv demo simulate test test-all-pythons verify mutants soak audit lint format bench bench-all bench-startup bench-engine chart profile lock clean
 

@@ -15,6 +15,10 @@ def examples(number):
 
 
 def quick_first(values, number):
-    """Parameters of a test: the first `number` of the values are always tried, the others are slow."""
+    """Parameters of a test: the first `number` of the values are always tried, the others are slow.
+
+    Where slow tests are left out they are not collected either: thousands of them take seconds in every worker.
+    """
     values = list(values)
-    return [*values[:number], *(pytest.param(value, marks=pytest.mark.slow) for value in values[number:])]
+    slow = [] if quick and number else values[number:]
+    return [*values[:number], *(pytest.param(value, marks=pytest.mark.slow) for value in slow)]

@@ -18,6 +18,7 @@ from koordsched.queue.equivalence import Refusal
 from koordsched.queue.hints import GroupBy, HintRegistration, HintTable, QueueingHint, Scope
 from koordsched.queue.item import Place, QueuedPod
 from koordsched.queue.queue import QueueProfile, SchedulingQueue
+from tests.depth import examples
 from tests.queue.pods import PROFILE, Clock, Pod, Shape, priority_sort
 
 Kind = tuple[str, str]
@@ -275,7 +276,7 @@ class TwinMachine(RuleBasedStateMachine):
 
 
 class TestTwins(TwinMachine.TestCase):
-    settings = settings(max_examples=200, stateful_step_count=50, deadline=None)
+    settings = settings(max_examples=examples(200), stateful_step_count=50, deadline=None)
 
 
 @pytest.mark.slow

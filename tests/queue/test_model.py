@@ -18,6 +18,7 @@ from koordsched.cluster.events import ClusterEvent, EventResource
 from koordsched.queue.hints import ByKey, GroupBy, HintRegistration, QueueingHint, Scope
 from koordsched.queue.item import Place, QueuedPod
 from koordsched.queue.queue import SchedulingQueue
+from tests.depth import examples
 from tests.queue.model import Item, Model, Rule
 from tests.queue.pods import PROFILE, Clock, Pod, Shape, make_queue
 
@@ -318,7 +319,7 @@ class QueueMachine(RuleBasedStateMachine):
 
 class TestQueueAgainstModel(QueueMachine.TestCase):
     # The same histories in every run; the slow one below searches.
-    settings = settings(max_examples=200, stateful_step_count=50, deadline=None, derandomize=True)
+    settings = settings(max_examples=examples(200), stateful_step_count=50, deadline=None, derandomize=True)
 
 
 @pytest.mark.slow

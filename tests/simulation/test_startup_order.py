@@ -79,9 +79,9 @@ def reports_that_stay(monkeypatch):
 
 
 @pytest.mark.usefixtures("reports_that_stay")
-@pytest.mark.parametrize("first", quick_first(range(0, 60, 20), 1))
+@pytest.mark.parametrize("first", quick_first(range(0, 60, 10), 1))
 def test_the_first_decision_rests_on_everything(first):
-    for seed in range(first, first + 20):
+    for seed in range(first, first + 10):
         with asyncio.Runner(loop_factory=SimulationLoop) as runner:
             expected, seen = runner.run(beliefs(seed))
         assert seen == expected, f"seed {seed}"

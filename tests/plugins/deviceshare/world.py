@@ -168,10 +168,10 @@ class World:
                     listed = columns.by_minor(column, kind, slice(row, row + 1))[0].tolist()
                     into.update({(kind, minor): a for minor, a in enumerate(listed) if any(x != empty for x in a)})
             functions = {
-                (kind, minor): frozenset(columns.taken(row, kind, minor))
+                (kind, minor): frozenset(taken)
                 for kind in columns.used
                 for minor in range(128)
-                if columns.taken(row, kind, minor)
+                if (taken := columns.taken(row, kind, minor))
             }
             found[name] = {
                 "equipment": inventory.equipment,

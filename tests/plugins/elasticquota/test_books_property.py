@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from koordsched.plugins.elasticquota.arithmetic.amounts import parse, to_units
 from koordsched.plugins.elasticquota.definitions import read
+from tests.depth import examples
 from tests.plugins.elasticquota.objects import node, pod, quota
 from tests.plugins.elasticquota.reference import DEFAULT, Counted, Declared, Reference
 from tests.plugins.elasticquota.world import World
@@ -267,7 +268,7 @@ def never_more_than_there_is(parent, reference):
         assert together <= max(given.get(name, 0), floors, 0)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(HISTORIES, GATES)
 def test_any_history_equals_a_rebuild_and_a_computation_from_scratch(steps, gates):
     history = History(gates)
@@ -328,7 +329,7 @@ ARRIVALS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(ARRIVALS, st.sampled_from(sorted(CROWDS)), st.booleans())
 def test_equal_while_pods_come_and_go_in_a_crowded_tree(steps, crowd, guarantees):
     history = History(("ElasticQuotaGuaranteeUsage",) if guarantees else ())

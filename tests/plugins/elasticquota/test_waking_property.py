@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from koordsched.plugins.elasticquota.room import ROOM
 from koordsched.queue.hints import QueueingHint
+from tests.depth import examples
 from tests.plugins.elasticquota.objects import node, pod
 from tests.plugins.elasticquota.test_books_property import CROWDS, NAMES, SMALL, lists
 from tests.plugins.elasticquota.world import World
@@ -103,7 +104,7 @@ class Waiting:
             assert self.admission.refusal(self.admission.claimant(own)) is not None
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     STEPS,
     st.sampled_from(sorted(CROWDS)),

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.depth import examples
 from tests.parity.fresh import fresh_seeds
 from tests.plugins.loadaware.world import NOW, World
 from tests.reference.plugins.loadawarescheduling import LoadAwareScheduling
@@ -48,7 +49,7 @@ def compare(seed):
     return refused, scored
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 2**32 - 1))
 def test_as_the_reference(seed):
     compare(seed)

@@ -9,7 +9,7 @@ from koordsched.plugins.reservation.kinds import OPERATING_MODE, RESERVATION_ALL
 from tests.plugins.reservation.running import API, ReservationCluster, configuration, scheduling
 from tests.virtualtime import run
 
-DAY = 86400.0
+HOUR, DAY = 3600.0, 86400.0
 EXPIRED = ("False", "Expired")
 
 
@@ -207,9 +207,9 @@ def over(cluster, name, phase, reason, ago, node="n1", **times):
 def test_reservation_case_24_garbage_collection():
     async def scenario(cluster, running):
         over(cluster, "used", "Succeeded", "Succeeded", 2 * DAY)
-        over(cluster, "used-lately", "Succeeded", "Succeeded", 60)
-        over(cluster, "probed-lately", "Succeeded", "Succeeded", 2 * DAY, lastProbeTime=cluster.ago(60))
-        over(cluster, "expired-lately", "Failed", "Expired", 60)
+        over(cluster, "used-lately", "Succeeded", "Succeeded", DAY - HOUR)
+        over(cluster, "probed-lately", "Succeeded", "Succeeded", 2 * DAY, lastProbeTime=cluster.ago(DAY - HOUR))
+        over(cluster, "expired-lately", "Failed", "Expired", DAY - HOUR)
         over(cluster, "expired-on-no-node", "Failed", "Expired", 60, node="gone")
         over(cluster, "failed-otherwise", "Failed", "Other", 2 * DAY)
         cluster.available("in-use")
@@ -224,7 +224,7 @@ def test_reservation_case_24_garbage_collection():
         cluster.delete("Node", "n2")
         await cluster.until(lambda: cluster.status("on-n2") is None, limit=61)
         # The others go when their time has come.
-        await asyncio.sleep(DAY - 300)
+        await asyncio.sleep(HOUR - 300)
         assert cluster.phase("expired-lately") == "Failed"
         await asyncio.sleep(300)
         assert [name for name in names if cluster.status(name) is not None] == ["failed-otherwise"]

@@ -12,6 +12,7 @@ from koordsched.plugins import CATALOG, IN_TREE, KINDS
 from koordsched.plugins.elasticquota import DECLARATION
 from koordsched.plugins.elasticquota.arithmetic.amounts import texts
 from koordsched.scheduling.offline import OfflineScheduler
+from tests.depth import quick_first
 from tests.plugins.elasticquota.controller.cluster import QUOTA_API, QuotaCluster, configuration, scheduling
 from tests.virtualtime import run
 
@@ -159,7 +160,7 @@ def from_scratch(cluster, resolved):
     return books_of(OfflineScheduler(resolved, IN_TREE, objects, clock=cluster.clock, rng=Random(1)).profiles)
 
 
-@pytest.mark.parametrize(("seed", "classes"), [(1, 1), (3, 1), (4, 3)])
+@pytest.mark.parametrize(("seed", "classes"), quick_first([(4, 3), (1, 1), (3, 1)], 1))
 def test_restarts(seed, classes):
     """`classes`: of priority. With several, a new scheduler may find a pod to preempt that the one before, which is not
     woken by chances to preempt, did not look for; with one, nothing may be different."""
