@@ -26,7 +26,7 @@ Matches = Callable[[DeviceClass, str, Device], bool | None]
 Later = Callable[[Callable[[], None]], object]
 """Calls back soon, but not at once."""
 
-MOST_STEPS = 20_000
+MOST_STEPS = 12_000
 """Of one turn, as `steps` counts them: about 20 ms. The last device may go beyond."""
 
 _DeviceID = tuple[str, str, str]
