@@ -1,4 +1,4 @@
-"""Pods with equal claims of their own: one is tried for all when devices come free, and claims still wake their pods."""
+"""Pods with equal claims of their own: one is tried for all when devices come free. Claims still wake their pods."""
 
 import asyncio
 
