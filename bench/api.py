@@ -22,6 +22,7 @@ _COLLECTIONS = {
     **{(kind.api_version, kind.name): (f"/{kind.api}", kind.plural) for kind in KINDS.values()},
     ("v1", "ConfigMap"): ("/api/v1", "configmaps"),
     ("scheduling.k8s.io/v1", "PriorityClass"): ("/apis/scheduling.k8s.io/v1", "priorityclasses"),
+    ("resource.k8s.io/v1", "ResourceClaimTemplate"): ("/apis/resource.k8s.io/v1", "resourceclaimtemplates"),
     ("apiextensions.k8s.io/v1", "CustomResourceDefinition"): (
         "/apis/apiextensions.k8s.io/v1",
         "customresourcedefinitions",

@@ -16,6 +16,7 @@ from koordsched.api import core
 from koordsched.api.decoding import Decoder, convert
 from koordsched.cluster.pod import Pod
 from koordsched.engine.attempt import Attempt
+from koordsched.fakecluster.controllers.resourceclaim import claim_of_template
 from koordsched.framework.profile import Profile
 from koordsched.plugins import IN_TREE
 from koordsched.scheduling.offline import OfflineScheduler
@@ -47,8 +48,12 @@ class Engine:
         )
         self.cluster = self.offline.cluster
         self.profile: Profile = self.offline.profiles[SCHEDULER]
+        self._templates: dict[str, Manifest] = {}
         for manifest in (*namespaces_of(workload), *objects_of(workload.objects)):
-            self.offline.add(manifest)
+            if manifest["kind"] == "ResourceClaimTemplate":
+                self._templates[manifest["metadata"]["name"]] = manifest
+            else:
+                self.offline.add(manifest)
         for manifest in nodes_of(catalog, workload.nodes):
             self.cluster.upsert_node(convert(manifest, core.Node))
         names = [name for name in self.cluster.table.names if name]
@@ -68,7 +73,22 @@ class Engine:
         """The pod of a manifest, decoded from JSON as from a watch."""
         metadata = manifest["metadata"]
         metadata["uid"] = f"{metadata['namespace']}/{metadata['name']}"
+        self._claim(manifest)
         return self.cluster.pods.build(_decode_pod(orjson.dumps(manifest)))
+
+    def _claim(self, manifest: Manifest) -> None:
+        """Makes the claims of a pod that are made of templates, as the controller of claims does."""
+        metadata, made = manifest["metadata"], []
+        for entry in manifest["spec"].get("resourceClaims", ()):
+            claim = claim_of_template(
+                self._templates[entry["resourceClaimTemplateName"]], metadata["name"], metadata["uid"], entry["name"]
+            )
+            name = f"{metadata['name']}-{entry['name']}"
+            claim["metadata"] |= {"name": name, "namespace": metadata["namespace"], "uid": f"{metadata['uid']}/{name}"}
+            self.offline.add({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", **claim})
+            made.append({"name": entry["name"], "resourceClaimName": name})
+        if made:
+            manifest["status"] = {**manifest.get("status", {}), "resourceClaimStatuses": made}
 
     def place(self, pod: Pod) -> bool:
         """One scheduling cycle: filter, score, choose, assume, reserve. False if no node fits."""

@@ -28,6 +28,7 @@ def warnings(resolved: Resolved, catalog: PluginCatalog, built: Collection[str] 
         found += _unused_args(profile, f"profiles[{i}]", resolved.profiles[i].plugins.names(), catalog)
         found += _unknown_disabled(profile, f"profiles[{i}]", catalog)
         found += _unprepared(resolved.profiles[i], f"profiles[{i}]", catalog)
+        found += _claims_left(resolved.profiles[i], f"profiles[{i}]")
     return found
 
 
@@ -118,3 +119,23 @@ def _unprepared(profile: Profile, path: str, catalog: PluginCatalog) -> Iterator
     for name, _ in profile.plugins.score:
         if catalog[name].needs_pre_score and name not in profile.plugins.pre_score:
             yield f'{path}: plugin "{name}" is enabled at score but not at preScore: pods that fit several nodes fail'
+
+
+_DYNAMIC_RESOURCES = "DynamicResources"
+
+
+def _claims_left(profile: Profile, path: str) -> Iterator[str]:
+    """DynamicResources decides about claims, and part of what it has to do with them is left out."""
+    plugins = profile.plugins
+    parts = {
+        "preFilter": (plugins.pre_filter, "pods are placed whatever they claim"),
+        "filter": (plugins.filter, "devices are chosen for no claim"),
+        "postFilter": (plugins.post_filter, "claims that keep pods from nodes are never freed"),
+        "reserve": (plugins.reserve, "several pods may get the same devices"),
+        "preBind": (plugins.pre_bind, "claims are not written, and pods start without their devices"),
+    }
+    here = [point for point, (names, _) in parts.items() if _DYNAMIC_RESOURCES in names]
+    if here:
+        for point, (names, outcome) in parts.items():
+            if _DYNAMIC_RESOURCES not in names:
+                yield f'{path}: plugin "{_DYNAMIC_RESOURCES}" is enabled at {here[0]} but not at {point}: {outcome}'

@@ -10,6 +10,7 @@ from koordsched.fakecluster.admission.devices import PodWebhook
 from koordsched.fakecluster.admission.limitranges import LimitRangeStrategy
 from koordsched.fakecluster.admission.pods import PodStrategy
 from koordsched.fakecluster.admission.priority import SYSTEM_CLASSES, PriorityClassStrategy
+from koordsched.fakecluster.admission.quota import QuotaAdmission, ResourceQuotaStrategy
 from koordsched.fakecluster.crds import CrdStrategy
 from koordsched.fakecluster.deviceapi import device_strategies
 from koordsched.fakecluster.errors import FieldError, forbidden_field, invalid_value, not_supported, required
@@ -335,11 +336,13 @@ _RBAC = "rbac.authorization.k8s.io"
 
 def install(registry: Registry, webhooks: Collection[PodWebhook] = ()) -> None:
     """Give every built-in kind its strategy; with these webhooks for pods."""
+    quotas = QuotaAdmission(registry)
     registry.strategies |= {
-        "/pods": PodStrategy(registry, webhooks),
+        "/pods": PodStrategy(registry, quotas, webhooks),
         "/nodes": NodeStrategy(),
         "/namespaces": NamespaceStrategy(),
         "/limitranges": LimitRangeStrategy(),
+        "/resourcequotas": ResourceQuotaStrategy(),
         "/services": ServiceStrategy(registry),
         "/secrets": SecretStrategy(),
         "/persistentvolumeclaims": ClaimStrategy(),
@@ -357,7 +360,7 @@ def install(registry: Registry, webhooks: Collection[PodWebhook] = ()) -> None:
         "scheduling.k8s.io/priorityclasses": PriorityClassStrategy(),
         "storage.k8s.io/storageclasses": StorageClassStrategy(),
         "coordination.k8s.io/leases": LeaseStrategy(),
-        **device_strategies(registry),
+        **device_strategies(registry, quotas),
         "networking.k8s.io/networkpolicies": CountedStrategy(),
         "networking.k8s.io/ingresses": CountedStrategy(),
         f"{_RBAC}/roles": RbacStrategy(),

@@ -109,6 +109,7 @@ class Registry(Objects):
         name = str(meta.get("name", ""))
         if wrong:
             raise errors.invalid(resource.group, resource.kind, name, wrong)
+        strategy.charge(resource, obj)
         if (namespace, name) in self.collection(resource).items:
             raise errors.already_exists(resource, name)
         if resource.converted:

@@ -47,6 +47,9 @@ class Strategy:
         """What is wrong with the change."""
         return []
 
+    def charge(self, resource: Resource, obj: Object) -> None:
+        """Refuse (ApiStatusError) a valid new object for which a quota has nothing left."""
+
     def fit_storage(self, obj: Object) -> None:
         """Make a valid object, of another version than the stored one, what is stored of it, in place."""
 

@@ -352,6 +352,16 @@ class ExplainsVerdicts(Plugin):
         """
 
 
+class TellsPodsApart(Plugin):
+    """Knows of two pods whether it treats them alike, whatever its hints look at one by one."""
+
+    @abstractmethod
+    def identity(self, pod: Pod) -> Hashable | None:
+        """Equal for pods of one shape that it refuses alike, with the same texts, until a hint asks one of them; None
+        for a pod that is a case of its own.
+        """
+
+
 class SettlesOffline(Plugin):
     """Writes in PreBind what other pods depend on, so that an evaluation without an API server has to do it, too."""
 

@@ -43,7 +43,7 @@ class UnschedulablePods(Generic[P]):
         self._counters = counters
         self._groups: dict[Hashable, HintGroup[P]] = {}
         self._by_plugin: dict[tuple[str, str], dict[HintGroup[P], None]] = {}
-        self._by_key: dict[Hashable, dict[QueuedPod[P], HintGroup[P]]] = {}
+        self._by_key: dict[Hashable, dict[QueuedPod[P], None]] = {}
         # Pods come here right after their timestamp was set, so all three are in the order of age.
         self._waiting: OrderedDict[str, QueuedPod[P]] = OrderedDict()
         self._gated: OrderedDict[str, QueuedPod[P]] = OrderedDict()
@@ -85,6 +85,8 @@ class UnschedulablePods(Generic[P]):
         if equivalents is not None:
             if pod.shape == equivalents.shape and self._equivalence_key(pod) == equivalents.identity:
                 queued.pod = pod
+                self._unindex(queued)
+                self._index(queued, sorted(equivalents.refusal.plugins))
                 return None
             self._leave_equivalents(queued, equivalents)
             queued.pod = pod
@@ -102,21 +104,28 @@ class UnschedulablePods(Generic[P]):
         group = self._group(queued.pod, queued.rejected_by, queued.waits_for, queued.gating_plugin, ordered)
         group.pods[queued.key] = queued
         queued.group = group
-        queued.index_keys = self._tables[queued.profile].index_keys(queued.pod, ordered)
-        for key in queued.index_keys:
-            self._by_key.setdefault(key, {})[queued] = group
+        self._index(queued, ordered)
 
     def _leave(self, queued: QueuedPod[P]) -> None:
         group = queued.group
         assert group is not None
         del group.pods[queued.key]
         self._drop_if_empty(group)
+        self._unindex(queued)
+        queued.group = None
+
+    def _index(self, queued: QueuedPod[P], ordered: list[str]) -> None:
+        """File a pod under the keys by which these plugins find it."""
+        queued.index_keys = self._tables[queued.profile].index_keys(queued.pod, ordered)
+        for key in queued.index_keys:
+            self._by_key.setdefault(key, {})[queued] = None
+
+    def _unindex(self, queued: QueuedPod[P]) -> None:
         for key in queued.index_keys:
             found = self._by_key[key]
             del found[queued]
             if not found:
                 del self._by_key[key]
-        queued.group = None
         queued.index_keys = ()
 
     def _group(
@@ -153,7 +162,7 @@ class UnschedulablePods(Generic[P]):
         pod = queued.pod
         ordered = sorted(refusal.plugins)
         identity = self._equivalence_key(pod)
-        if identity is None or self._tables[queued.profile].index_keys(pod, ordered):
+        if identity is None:
             return False
         by_identity = self.equivalents.setdefault(pod.shape, {})
         equivalents = by_identity.get(identity)
@@ -168,8 +177,12 @@ class UnschedulablePods(Generic[P]):
                 self._counters.rejected(queued.profile, refusal.plugins, len(equivalents))
                 equivalents.refusal = refusal
                 self._file(equivalents, pod, ordered)
+                for other in equivalents:
+                    self._unindex(other)
+                    self._index(other, ordered)
             self._prove(equivalents, refusal, queued.timestamp)
         equivalents.add(queued, self._policy)
+        self._index(queued, ordered)
         self._in_equivalents += 1
         return True
 
@@ -180,6 +193,7 @@ class UnschedulablePods(Generic[P]):
 
     def _leave_equivalents(self, queued: QueuedPod[P], equivalents: EquivalentPods[P]) -> None:
         equivalents.remove(queued, self._policy)
+        self._unindex(queued)
         self._in_equivalents -= 1
         if not equivalents:
             self._unfile(equivalents)
@@ -256,7 +270,9 @@ class UnschedulablePods(Generic[P]):
             for plugin, hints in matched.items():
                 for registration, index in hints.keyed:
                     for key in dict.fromkeys(index.event_keys(old, new)):
-                        for queued, owner in self._by_key.get((index, key), {}).items():
+                        for queued in self._by_key.get((index, key), {}):
+                            owner = queued.group if queued.equivalents is None else queued.equivalents.group
+                            assert owner is not None
                             worth = owner.worth(plugin)
                             if (
                                 plugin in owner.plugins  # else another plugin filed it under this key

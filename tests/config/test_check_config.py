@@ -11,12 +11,20 @@ import yaml
 from click.testing import CliRunner
 
 from koordsched.cli.check_config import build_check_config, check_config
-from koordsched.config import IN_TREE, default_configuration, load, resolve
+from koordsched.config import IN_TREE, default_configuration, load, resolve, warnings
 from koordsched.config.feature_gates import KNOWN_GATES, WITHOUT_EFFECT
 from koordsched.plugins import CATALOG
 from tests.config.documents import document
 
-FILES = Path(__file__).parents[2] / "config"
+ROOT = Path(__file__).parents[2]
+FILES = ROOT / "config"
+OUT_OF_TREE = FILES / "examples" / "plugin"
+CONFIGURATIONS = [
+    file
+    for folder in ("config", "manifests", "bench")
+    for file in sorted((ROOT / folder).rglob("*.yaml"))
+    if "\nkind: KubeSchedulerConfiguration" in file.read_text() and OUT_OF_TREE not in file.parents
+]
 
 TABLE = """\
 leader election     off
@@ -165,3 +173,30 @@ def test_gates_of_gangs_without_effect_are_said():
         "feature gate GangPendingPodsConditionPatch=false",
         "feature gate SkipFilterWithNominatedPods=true",
     ]
+
+
+@pytest.mark.parametrize(
+    ("left_out", "outcome"),
+    [
+        ("postFilter", "claims that keep pods from nodes are never freed"),
+        ("reserve", "several pods may get the same devices"),
+        ("preBind", "claims are not written, and pods start without their devices"),
+    ],
+)
+def test_devices_that_are_only_half_dealt_with_are_said(left_out: str, outcome: str) -> None:
+    plugins = {left_out: {"disabled": [{"name": "DynamicResources"}]}}
+    given = load(document(profiles=[{"plugins": plugins}]), catalog=CATALOG)
+    (found,) = warnings(resolve(given, catalog=CATALOG), CATALOG)
+    assert found == (f'profiles[0]: plugin "DynamicResources" is enabled at preFilter but not at {left_out}: {outcome}')
+
+
+def test_profiles_without_devices_are_not_about_claims() -> None:
+    plugins = {"multiPoint": {"disabled": [{"name": "DynamicResources"}]}}
+    given = load(document(profiles=[{"plugins": plugins}]), catalog=CATALOG)
+    assert warnings(resolve(given, catalog=CATALOG), CATALOG) == []
+
+
+@pytest.mark.parametrize("file", CONFIGURATIONS, ids=lambda file: str(file.relative_to(ROOT)))
+def test_configurations_that_come_with_it_deal_with_claims(file: Path) -> None:
+    found = warnings(resolve(load(file.read_text(), catalog=CATALOG), catalog=CATALOG), CATALOG)
+    assert not [text for text in found if "DynamicResources" in text]

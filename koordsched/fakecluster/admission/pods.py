@@ -11,6 +11,7 @@ import orjson
 from koordsched.fakecluster.admission.devices import DeviceAdmission, PodWebhook
 from koordsched.fakecluster.admission.limitranges import LimitRangeAdmission
 from koordsched.fakecluster.admission.priority import PriorityAdmission
+from koordsched.fakecluster.admission.quota import QuotaAdmission
 from koordsched.fakecluster.defaults import default_pod_spec, default_requests
 from koordsched.fakecluster.errors import ApiStatusError, FieldError
 from koordsched.fakecluster.podclaimvalidation import claim_status_errors
@@ -48,7 +49,8 @@ class PodStrategy(Strategy):
     counts_generations = True
     returns_deleted = True
 
-    def __init__(self, registry: Registry, webhooks: Collection[PodWebhook] = ()) -> None:
+    def __init__(self, registry: Registry, quotas: QuotaAdmission, webhooks: Collection[PodWebhook] = ()) -> None:
+        self._quotas = quotas
         self._devices = DeviceAdmission(webhooks)
         self._priority = PriorityAdmission(registry)
         self._limits = LimitRangeAdmission(registry)
@@ -85,6 +87,9 @@ class PodStrategy(Strategy):
         status["qosClass"] = qos_class(spec) if completed is None else completed.qos
         # A status in the request comes from a copied manifest.
         obj["status"] = status
+
+    def charge(self, resource: Resource, obj: Object) -> None:
+        self._quotas.charge_pod(resource, obj)
 
     def _admit_spec(self, resource: Resource, obj: Object) -> None:
         spec = obj["spec"]

@@ -15,13 +15,16 @@ def key_of(obj: Object) -> Key:
     return metadata.get("namespace") or "", metadata["name"]
 
 
+def controller_reference_of(obj: Object) -> Object | None:
+    """The reference marked `controller: true`, or None."""
+    found = (each for each in obj["metadata"].get("ownerReferences") or () if each.get("controller"))
+    return next(found, None)
+
+
 def controller_uid(obj: Object) -> str | None:
     """The uid in the reference marked `controller: true`, or None."""
-    for reference in obj["metadata"].get("ownerReferences") or ():
-        if reference.get("controller"):
-            uid: str = reference["uid"]
-            return uid
-    return None
+    reference = controller_reference_of(obj)
+    return str(reference["uid"]) if reference is not None else None
 
 
 def controller_reference(owner: Object, api_version: str, kind: str) -> Object:

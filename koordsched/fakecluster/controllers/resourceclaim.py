@@ -184,8 +184,8 @@ class ResourceClaimController:
             return self._context.registry.create(self._claims.resource, pod.namespace, claim)
         except ApiStatusError as error:
             # The message has a name that is another one each time.
-            causes = (error.details or {}).get("causes")
-            self._complain(pod, entry, f"create ResourceClaim : {error.message}", str(causes or ""))
+            cause = (error.details or {}).get("causes") or error.message.partition(" is forbidden: ")[2]
+            self._complain(pod, entry, f"create ResourceClaim : {error.message}", str(cause))
             raise
 
     def _complain(self, pod: PodRecord, entry: PodClaim, problem: str, cause: str = "") -> None:

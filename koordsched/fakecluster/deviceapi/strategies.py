@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from koordsched.fakecluster.admission.quota import QuotaAdmission
 from koordsched.fakecluster.clock import rfc3339
 from koordsched.fakecluster.deviceapi.claimrules import (
     MOST_CONFIGURATIONS,
@@ -38,12 +39,12 @@ ADMIN_ACCESS = "resource.kubernetes.io/admin-access"
 _IMMUTABLE = "field is immutable"
 
 
-def device_strategies(registry: Registry) -> dict[str, Strategy]:
+def device_strategies(registry: Registry, quotas: QuotaAdmission) -> dict[str, Strategy]:
     """The strategies by the storage keys of the kinds."""
     return {
         "resource.k8s.io/deviceclasses": DeviceClassStrategy(),
         "resource.k8s.io/devicetaintrules": DeviceTaintRuleStrategy(registry),
-        "resource.k8s.io/resourceclaims": ResourceClaimStrategy(registry),
+        "resource.k8s.io/resourceclaims": ResourceClaimStrategy(registry, quotas),
         "resource.k8s.io/resourceclaimtemplates": ResourceClaimTemplateStrategy(registry),
         "resource.k8s.io/resourceslices": ResourceSliceStrategy(registry),
     }
@@ -78,8 +79,9 @@ class ResourceClaimStrategy(Strategy):
 
     returns_deleted = True
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: Registry, quotas: QuotaAdmission) -> None:
         self._admin = _AdminAccess(registry)
+        self._quotas = quotas
 
     def defaults(self, obj: Object) -> None:
         default_claim_spec(obj.setdefault("spec", {}))
@@ -90,6 +92,9 @@ class ResourceClaimStrategy(Strategy):
 
     def validate_new(self, obj: Object) -> Errors:
         return self._admin.spec_errors(obj, obj["spec"]) + claim_spec_errors(obj["spec"], "spec")
+
+    def charge(self, resource: Resource, obj: Object) -> None:
+        self._quotas.charge_claim(resource, obj)
 
     def prepare_update(self, registry: Registry, obj: Object, old: Object, subresource: str) -> None:
         if subresource != "status":

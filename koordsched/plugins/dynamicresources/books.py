@@ -6,6 +6,7 @@ Simulators may replace what the API server would do: `claims.assume` after a pla
 from __future__ import annotations
 
 import logging
+from functools import partial
 from random import Random
 from uuid import UUID
 
@@ -17,12 +18,13 @@ from koordsched.api.resource import AllocationResult, DeviceClass, ResourceClaim
 from koordsched.cluster.builtinkinds import DEVICE_CLASSES, DEVICE_TAINT_RULES, RESOURCE_CLAIMS, RESOURCE_SLICES
 from koordsched.cluster.events import RESOURCE_CLAIM, RESOURCE_SLICE, ActionType, ClusterEvent
 from koordsched.cluster.state import ClusterState
-from koordsched.framework.handle import Handle
+from koordsched.framework.handle import Handle, left_undone
 from koordsched.plugins.dynamicresources.assumed import AssumedClaims
 from koordsched.plugins.dynamicresources.changes import ClaimChanges
 from koordsched.plugins.dynamicresources.classselectors import ClassSelectors
 from koordsched.plugins.dynamicresources.extended import DeviceCounts, ServedResources, SpecialClaims
 from koordsched.plugins.dynamicresources.extended.claim import owner_of
+from koordsched.plugins.dynamicresources.extended.devicecounts import Later
 from koordsched.plugins.dynamicresources.inflight import AllocationsInFlight
 from koordsched.plugins.dynamicresources.structured import Allocator, CelExpressions, DevicesInUse, Features, SliceIndex
 from koordsched.plugins.dynamicresources.taintrules import TaintedSlices
@@ -42,7 +44,9 @@ def books_of(handle: Handle) -> DeviceBooks:
     """The books of the handle's cluster."""
 
     def build(cluster: ClusterState) -> DeviceBooks:
-        books = DeviceBooks(cluster, handle.features, handle.rng, ExtendedResources.shared(handle))
+        # Tools that evaluate a state have no loop that could be held up, and want the whole answer at once.
+        later = None if handle.launch is left_undone else partial(handle.timers.at, 0.0)
+        books = DeviceBooks(cluster, handle.features, handle.rng, ExtendedResources.shared(handle), later)
         handle.states.keep("DynamicResources", books.in_flight)
         return books
 
@@ -55,9 +59,16 @@ class DeviceBooks:
     """
 
     def __init__(
-        self, cluster: ClusterState, gates: frozenset[str], rng: Random, extended: ExtendedResources | None
+        self,
+        cluster: ClusterState,
+        gates: frozenset[str],
+        rng: Random,
+        extended: ExtendedResources | None,
+        later: Later | None = None,
     ) -> None:
-        """`extended`: which classes stand for resources, None while the gate for that is off."""
+        """`extended`: which classes stand for resources, None while the gate for that is off. `later`: see
+        DeviceCounts.
+        """
         self.features = Features.enabled(gates)
         self._cluster = cluster
         self._rng = rng
@@ -75,8 +86,9 @@ class DeviceBooks:
         slices = cluster.objects.of(RESOURCE_SLICES)
         if extended is not None:
             self.served = ServedResources(cluster.table, extended.classes)
+            selectors = ClassSelectors(self.features)
             self.counts = DeviceCounts(
-                cluster.table, extended.classes, ClassSelectors(self.features).select, lambda: slices
+                cluster.table, extended.classes, selectors.select, lambda: slices, lambda: selectors.steps, later
             )
             extended.count_with(self.counts)
         cluster.table.on_node(self._node_changed)

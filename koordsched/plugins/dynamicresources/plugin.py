@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 
 from koordsched.cluster.builtinkinds import RESOURCE_CLAIMS
 from koordsched.cluster.changelog import RowArray
@@ -30,8 +30,10 @@ from koordsched.framework.interface import (
     Scores,
     SettlesOffline,
     ShapeScore,
+    TellsPodsApart,
 )
 from koordsched.framework.status import SKIP, SUCCESS, Code, Codes, Status
+from koordsched.plugins.dynamicresources.alike import identity_of
 from koordsched.plugins.dynamicresources.binding import ClaimBinding
 from koordsched.plugins.dynamicresources.books import DeviceBooks, books_of
 from koordsched.plugins.dynamicresources.claims import ClaimProblem, claims_of
@@ -70,6 +72,7 @@ class DynamicResources(
     ExplainsRefusals,
     ExplainsVerdicts,
     SettlesOffline,
+    TellsPodsApart,
 ):
     """Finds devices for the claims of pods, and writes before the binding who has which."""
 
@@ -123,6 +126,10 @@ class DynamicResources(
         if self._served is not None:
             registrations.append(after_special_claim_gone(self.name))
         return registrations
+
+    def identity(self, pod: Pod) -> Hashable | None:
+        """What the pod's new claims ask for."""
+        return identity_of(pod, self._books)
 
     # --- before nodes are looked at --------------------------------------------------------------------
 

@@ -30,6 +30,7 @@ from koordsched.plugins.shared.allocation import (
     most_allocated,
     most_allocated_rows,
 )
+from koordsched.plugins.shared.extendedresources import ExtendedResources, ScoredDevices, scored_devices
 from koordsched.plugins.shared.matching.rows import count_of, single
 
 _RULES: dict[str, tuple[Callable[[int, int], int], Callable[[Amounts, Amounts], Amounts]]] = {
@@ -43,13 +44,17 @@ _MISSING = {CPU: DEFAULT_MILLI_CPU, MEMORY: DEFAULT_MEMORY}
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """A configured resource that the pod requests: `request` is what counts of it."""
+    """A configured resource that the pod requests.
+
+    `request`: what counts of it; `devices`: what a class may have of it on nodes that have none.
+    """
 
     index: int
     weight: int
     request: int
     of_one: Callable[[int, int], int]
     of_many: Callable[[Amounts, Amounts], Amounts]
+    devices: ScoredDevices | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +76,7 @@ class NodeResourcesFitPlus(ShapeScore):
         """The arguments must be valid."""
         self._resources = args.resources if args is not None else {}
         self._table = handle.cluster.table
+        self._devices = scored_devices(ExtendedResources.shared(handle), self._resources)
 
     def _compile(self, shape: PodShape) -> _Compiled:
         wanted = []
@@ -84,11 +90,12 @@ class NodeResourcesFitPlus(ShapeScore):
             rule = _RULES.get(configured.type)
             if rule is not None:
                 self._table.ensure_resource(index)
-                wanted.append(_Wanted(index, configured.weight, _request(shape.spec, index, name), *rule))
+                request = _request(shape.spec, index, name)
+                wanted.append(_Wanted(index, configured.weight, request, *rule, self._devices.get(name)))
         return _Compiled(tuple(wanted), weights)
 
     def score_rows(self, shape: PodShape, table: NodeTable, rows: Rows) -> Scores:
-        """0..100; a node without the resource scores 0 for it."""
+        """0..100; a node without the resource, and without devices that serve it, scores 0 for it."""
         compiled = shape.compiled(self, self._compile)
         if not compiled.weights:
             return MAX_SCORE
@@ -99,6 +106,8 @@ class NodeResourcesFitPlus(ShapeScore):
         for wanted in compiled.wanted:
             capacity = table.allocatable[wanted.index].data[rows]
             used = _requested(table, wanted.index)[rows]
+            if wanted.devices is not None:
+                capacity, used = wanted.devices.amounts(rows, capacity, used)
             everywhere = bool(capacity.all())
             score = wanted.of_many(used + wanted.request, capacity if everywhere else np.maximum(capacity, 1))
             if not everywhere:
@@ -112,8 +121,10 @@ class NodeResourcesFitPlus(ShapeScore):
         total = 0
         for wanted in resources:
             capacity = table.allocatable[wanted.index].data.item(row)
+            used = _requested(table, wanted.index).item(row)
+            if wanted.devices is not None:
+                capacity, used = wanted.devices.amounts_on(row, capacity, used)
             if capacity:
-                used = _requested(table, wanted.index).item(row)
                 total += wanted.of_one(used + wanted.request, capacity) * wanted.weight
         return total
 

@@ -93,7 +93,7 @@ class Fitting:
                 room += info.available_to_owners(index)
             for each in away:
                 room -= each.left(index)
-            if amount > room:
+            if amount > room and not table.serves_otherwise(index, row):
                 yield table.resource_names.names[index]
 
     def exceeds(self, requests: Amounts, info: ReservationInfo, *, detailed: bool = False) -> Iterable[str]:

@@ -304,6 +304,6 @@ class PreAllocation:
             away = sum(pod.requests.get(index) for pod in found.by_row.get(row, ()))
             table.ensure_resource(index)
             used = table.requested[index].data.item(row) + away - (freed.get(index, 0) if index in names else 0)
-            if amount > table.allocatable[index].data.item(row) - used:
+            if amount > table.allocatable[index].data.item(row) - used and not table.serves_otherwise(index, row):
                 missing.append(name)
         return tuple(missing)

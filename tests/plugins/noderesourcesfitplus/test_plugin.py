@@ -4,12 +4,16 @@ import asyncio
 
 import pytest
 
+from koordsched.api.decoding import convert
+from koordsched.api.resource import AllocationResult
 from koordsched.config import ConfigError
 from koordsched.config.advice import warnings
 from koordsched.plugins import CATALOG
 from tests.cli.clusters import run as command
 from tests.cli.clusters import write
 from tests.embedded import DEFAULT_CONFIG, Embedded, scheduler_on
+from tests.plugins.dynamicresources.extended.objects import allocation, device_class, resource_slice
+from tests.plugins.dynamicresources.extended.test_device_counts import Counted
 from tests.plugins.harness import Bench, explain, normalized, resolved
 from tests.plugins.objects import container, node, pod
 from tests.virtualtime import run
@@ -193,3 +197,20 @@ def test_without_its_pre_score_pods_that_several_nodes_fit_fail(tmp_path):
             assert condition["message"] == failed
 
     run(main())
+
+
+def test_devices_that_serve_a_resource_count_where_nodes_have_none_of_it():
+    """As in NodeResourcesFit (dra spec 4): a node without the resource and without such devices scores 0 for it."""
+    packed = {CARD: {"type": "MostAllocated", "weight": 1}}
+    counted = Counted(
+        node("device-plugin", **{CARD: "4"}),
+        node("dra"),
+        node("none"),
+        device_class("a", CARD),
+        resource_slice("s", ["d0", "d1", "d2", "d3"], nodeName="dra"),
+        tracked=(CARD,),
+    )
+    counted.counts.allocated(convert(allocation("d0"), AllocationResult))
+    plugin = counted.bench.plugin(NAME, counted.bench.typed_args(NAME, {"resources": packed}))
+    wanted = pod("p", container(**{CARD: "2"}))
+    assert counted.bench.score(plugin, wanted) == {"device-plugin": 50, "dra": 75, "none": 0}

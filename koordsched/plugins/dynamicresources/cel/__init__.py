@@ -9,6 +9,7 @@
 * `Program.evaluate(device, expired=None)`: whether the device is selected. Raises EvaluationError; its text is what
   follows `CEL runtime error: `. `expired` is called now and then during evaluation and ends it when it says True (the
   text is then `operation interrupted`).
+* `Program.evaluate_within(device, most)`: the same for a lower cost than usual, and what it cost.
 * `Device` holds a device's values as expressions see them. Conversion errors (a version that is none, a list while
   lists are off) are kept, and raised by each evaluation.
 * `Features`: the feature gates that change the environment.
@@ -20,7 +21,7 @@ The way of an expression is `tokens`, `parser` (with `macros`) to `syntax`; `che
 
 from koordsched.plugins.dynamicresources.cel.device import Device
 from koordsched.plugins.dynamicresources.cel.environment import Features
-from koordsched.plugins.dynamicresources.cel.errors import CompileError, EvaluationError, Interrupted
+from koordsched.plugins.dynamicresources.cel.errors import CompileError, CostExceeded, EvaluationError, Interrupted
 from koordsched.plugins.dynamicresources.cel.program import Program, compile
 
-__all__ = ["CompileError", "Device", "EvaluationError", "Features", "Interrupted", "Program", "compile"]
+__all__ = ["CompileError", "CostExceeded", "Device", "EvaluationError", "Features", "Interrupted", "Program", "compile"]

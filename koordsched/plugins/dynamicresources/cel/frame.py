@@ -13,7 +13,9 @@ from koordsched.plugins.dynamicresources.cel.errors import CostExceeded, Interru
 from koordsched.plugins.dynamicresources.cel.values import Value
 
 COST_LIMIT = 1_000_000
-"""Cost of one evaluation (resource.k8s.io: CELSelectorExpressionMaxCost)."""
+"""Cost of one evaluation (resource.k8s.io: CELSelectorExpressionMaxCost); and iterations, of loops with a short body:
+constants, conditionals and && have no cost, so it may be that none has.
+"""
 
 MOST_ELEMENTS = 1_000_000
 """Elements of a list: going through a longer one costs too much anyway."""
@@ -24,19 +26,19 @@ MOST_CHARACTERS = 10_000_000
 MOST_PATTERNS = 64
 """Regular expressions that one evaluation may compile."""
 
-MOST_STEPS = 1_000_000
-"""Iterations, of loops with a short body: constants, conditionals and && have no cost, so it may be that none has."""
-
 CHECK_EVERY = 100
 """Iterations between two looks at the clock, as upstream."""
 
 
 class Frame:
-    """`variables` are the slots of loops and bindings; `device` is the device."""
+    """`variables` are the slots of loops and bindings; `device` is the device. `most`: cost, and iterations."""
 
-    __slots__ = ("_expired", "_patterns", "_steps", "_ticks", "cost", "device", "variables")
+    __slots__ = ("_expired", "_patterns", "_steps", "_ticks", "cost", "device", "most", "variables")
 
-    def __init__(self, device: Value, slots: int, expired: Callable[[], bool] | None) -> None:
+    def __init__(
+        self, device: Value, slots: int, expired: Callable[[], bool] | None = None, most: int = COST_LIMIT
+    ) -> None:
+        self.most = most
         self.device = device
         self.variables: list[Value] = [None] * slots
         self.cost = 0
@@ -48,14 +50,14 @@ class Frame:
     def charge(self, cost: int) -> None:
         """Adds a cost. Raises CostExceeded if that is too much."""
         self.cost += cost
-        if self.cost > COST_LIMIT:
+        if self.cost > self.most:
             raise CostExceeded
 
     def tick(self, cost: int, weight: int) -> None:
         """As `charge`, for an iteration of a loop whose body has that weight. Raises Interrupted if time is over."""
         self.cost += cost
         self._steps += weight
-        if self.cost > COST_LIMIT or self._steps > MOST_STEPS:
+        if self.cost > self.most or self._steps > self.most:
             raise CostExceeded
         self._ticks += 1
         if self._ticks >= CHECK_EVERY:

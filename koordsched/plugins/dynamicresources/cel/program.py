@@ -12,7 +12,7 @@ from koordsched.plugins.dynamicresources.cel.checker import check
 from koordsched.plugins.dynamicresources.cel.device import Device
 from koordsched.plugins.dynamicresources.cel.environment import Features, environment
 from koordsched.plugins.dynamicresources.cel.errors import CompileError, CostExceeded, EvaluationError
-from koordsched.plugins.dynamicresources.cel.frame import COST_LIMIT, Frame
+from koordsched.plugins.dynamicresources.cel.frame import Frame
 from koordsched.plugins.dynamicresources.cel.nesting import check_depth, room
 from koordsched.plugins.dynamicresources.cel.parser import parse
 from koordsched.plugins.dynamicresources.cel.planner import plan
@@ -63,7 +63,14 @@ class Program:
 
         Raises EvaluationError; Interrupted, which is one, when `expired` says that the time is over.
         """
-        frame = Frame(device.value, self._slots, expired)
+        return self._decide(Frame(device.value, self._slots, expired))
+
+    def evaluate_within(self, device: Device, most: int) -> tuple[bool, int]:
+        """As `evaluate`, for at most that cost, and what it cost. Raises CostExceeded beyond it."""
+        frame = Frame(device.value, self._slots, most=most)
+        return self._decide(frame), frame.cost
+
+    def _decide(self, frame: Frame) -> bool:
         result = self._result(frame)
         if result is True or result is False:
             return bool(result)
@@ -72,7 +79,7 @@ class Program:
 
     def cost(self, device: Device) -> int:
         """What an evaluation costs. Raises EvaluationError as `evaluate` does."""
-        frame = Frame(device.value, self._slots, None)
+        frame = Frame(device.value, self._slots)
         self._result(frame)
         return frame.cost
 
@@ -87,7 +94,7 @@ class Program:
         except RecursionError:
             # Values nested more deeply than can be compared: there is no other way to get here.
             raise CostExceeded from None
-        if frame.cost > COST_LIMIT:
+        if frame.cost > frame.most:
             raise CostExceeded
         return result
 

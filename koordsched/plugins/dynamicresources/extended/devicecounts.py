@@ -1,7 +1,8 @@
 """How many devices of a class nodes have, and how many are in use: what scoring reads (dra spec 4).
 
 Counted by the selectors of the class alone: neither taints nor generations nor the state of a pool matter, and a device
-that is shared is in use with its first share. Only resources that a configuration has scored are counted.
+that is shared is in use with its first share. Only resources that a configuration has scored are counted. Slices are
+counted in turns, so that a class whose selectors take long does not stop everything else.
 """
 
 from __future__ import annotations
@@ -21,6 +22,12 @@ from koordsched.plugins.shared.matching.nodeselector import NodeSelectors, NodeT
 
 Matches = Callable[[DeviceClass, str, Device], bool | None]
 """(class, driver, device) -> whether the selectors of the class choose the device; None if that cannot be evaluated."""
+
+Later = Callable[[Callable[[], None]], object]
+"""Calls back soon, but not at once."""
+
+MOST_STEPS = 12_000
+"""Of one turn, as `steps` counts them: about 20 ms. The last device may go beyond."""
 
 _DeviceID = tuple[str, str, str]
 """(driver, pool, device)."""
@@ -62,8 +69,15 @@ class DeviceCounts:
         classes: ClassesByResource,
         matches: Matches,
         slices: Callable[[], Iterable[ResourceSlice]],
+        steps: Callable[[], int] = lambda: 0,
+        later: Later | None = None,
     ) -> None:
-        """`slices`: all there are; asked when a resource gets another class. Register it with `count_with`."""
+        """`slices`: all there are; asked when a resource gets another class. `steps`: how many `matches` has taken so
+        far. `later`: for the next turn; None: everything is counted at once. Register it with `count_with`.
+        """
+        self._steps = steps
+        self._later = later
+        self._turn_is_due = False
         self._table = table
         self._classes = classes
         self._matches = matches
@@ -107,14 +121,9 @@ class DeviceCounts:
         either = new if new is not None else old
         if either is None:
             return
-        name = either.metadata.name
-        for resource, counted in self._tracked.items():
-            device_class = self._classes.get(resource)
-            listed = self._listed(device_class, new) if device_class is not None and new is not None else []
-            before = counted.by_slice.pop(name, [])
-            if listed:
-                counted.by_slice[name] = listed
-            self._count(counted, before, listed)
+        for counted in self._tracked.values():
+            counted.pending[either.metadata.name] = new
+        self._turn()
 
     def allocated(self, allocation: AllocationResult) -> None:
         """Devices are given out: a claim has this allocation, be it in flight."""
@@ -148,15 +157,32 @@ class DeviceCounts:
         counted = self._tracked.get(resource)
         if counted is None:
             return
-        device_class = self._classes.get(resource)
-        before = [listed for slice_listed in counted.by_slice.values() for listed in slice_listed]
-        counted.by_slice.clear()
-        if device_class is not None:
-            for one in self._slices():
-                if listed := self._listed(device_class, one):
-                    counted.by_slice[one.metadata.name] = listed
-        after = [listed for slice_listed in counted.by_slice.values() for listed in slice_listed]
-        self._count(counted, before, after)
+        counted.pending |= dict.fromkeys(counted.by_slice)
+        counted.pending |= {one.metadata.name: one for one in self._slices()}
+        self._turn()
+
+    def _turn(self) -> None:
+        """Counts slices that changed, or all of a resource whose class did, until the steps of a turn are used up."""
+        end = self._steps() + MOST_STEPS
+        for resource, counted in self._tracked.items():
+            device_class = self._classes.get(resource)
+            while counted.pending:
+                name, one = next(iter(counted.pending.items()))
+                listed = self._listed(device_class, one, end) if device_class is not None and one is not None else []
+                if listed is None:
+                    if not self._turn_is_due and self._later is not None:
+                        self._turn_is_due = True
+                        self._later(self._next_turn)
+                    return
+                del counted.pending[name]
+                before = counted.by_slice.pop(name, [])
+                if listed:
+                    counted.by_slice[name] = listed
+                self._count(counted, before, listed)
+
+    def _next_turn(self) -> None:
+        self._turn_is_due = False
+        self._turn()
 
     def _node_changed(self, row: int, node: Node) -> None:
         for counted in self._tracked.values():
@@ -180,10 +206,13 @@ class DeviceCounts:
 
     # --- counting ----------------------------------------------------------------------------------------
 
-    def _listed(self, device_class: DeviceClass, one: ResourceSlice) -> _Listed:
+    def _listed(self, device_class: DeviceClass, one: ResourceSlice, end: int) -> _Listed | None:
+        """The devices of the class in a slice; None if the turn is over. What `matches` has found out, it keeps."""
         spec = one.spec
         found: _Listed = []
         for device in spec.devices:
+            if self._later is not None and self._steps() >= end:
+                return None
             where = _reach(device if spec.per_device_node_selection else spec)
             if not where:
                 continue
@@ -241,15 +270,17 @@ class DeviceCounts:
 class _Counted:
     """The devices of one resource, by row and by reach.
 
-    `by_slice`: what each slice lists of them; `reaches`: per device, once for each time that it is listed; `terms`: of
-    every selector in `tallies`; `labels`: by row, those that all of these were compared with.
+    `by_slice`: what each slice lists of them; `pending`: slices to count, None: gone; `reaches`: per device, once for
+    each time that it is listed; `terms`: of every selector in `tallies`; `labels`: by row, those that all of these were
+    compared with.
     """
 
-    __slots__ = ("by_slice", "devices", "failed", "in_use", "labels", "reaches", "tallies", "terms")
+    __slots__ = ("by_slice", "devices", "failed", "in_use", "labels", "pending", "reaches", "tallies", "terms")
 
     def __init__(self, table: NodeTable) -> None:
         self.devices, self.in_use, self.failed = (table.column(np.int64) for _ in range(3))
         self.by_slice: dict[str, _Listed] = {}
+        self.pending: dict[str, ResourceSlice | None] = {}
         self.reaches: dict[_DeviceID, list[_Reach]] = {}
         self.tallies: dict[_Reach, _Tally] = {}
         self.terms: dict[NodeSelector, NodeTerms] = {}

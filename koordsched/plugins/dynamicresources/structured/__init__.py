@@ -30,6 +30,7 @@ It is pure: it reads wire types, keeps columns, and knows neither plugins nor cy
 
 from koordsched.plugins.dynamicresources.structured.allocator import Allocation, Allocator
 from koordsched.plugins.dynamicresources.structured.celexpressions import CelExpressions
+from koordsched.plugins.dynamicresources.structured.devices import is_converted
 from koordsched.plugins.dynamicresources.structured.failures import (
     AllocationError,
     Deadline,
@@ -39,6 +40,7 @@ from koordsched.plugins.dynamicresources.structured.failures import (
 from koordsched.plugins.dynamicresources.structured.features import Features
 from koordsched.plugins.dynamicresources.structured.inuse import DevicesInUse
 from koordsched.plugins.dynamicresources.structured.requests import Demand
+from koordsched.plugins.dynamicresources.structured.selectors import read_by
 from koordsched.plugins.dynamicresources.structured.sliceindex import SliceIndex
 from koordsched.plugins.dynamicresources.structured.verdicts import Outcome, Verdicts
 
@@ -56,4 +58,6 @@ __all__ = [
     "SearchExpired",
     "SliceIndex",
     "Verdicts",
+    "is_converted",
+    "read_by",
 ]

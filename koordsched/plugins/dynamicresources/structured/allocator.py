@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -84,7 +84,7 @@ class Allocator:
 
     def demand(self, claims: Sequence[ResourceClaim], class_of: ClassOf) -> Demand:
         """The demand of a pod with these unallocated claims, in pod order."""
-        key = tuple(self._identity(claim, class_of) for claim in claims)
+        key = self.identity(claims, class_of)
         known = self._known.get(key)
         if known is None:
             prepared = Prepared(claims, class_of, self._features)
@@ -96,7 +96,11 @@ class Allocator:
         self._stay_within_budget()
         return Demand(claims, known.prepared)
 
-    def _identity(self, claim: ResourceClaim, class_of: ClassOf) -> object:
+    def identity(self, claims: Sequence[ResourceClaim], class_of: ClassOf) -> Hashable:
+        """Equal for claims that ask for the same, and therefore share all answers."""
+        return tuple(self._identity(claim, class_of) for claim in claims)
+
+    def _identity(self, claim: ResourceClaim, class_of: ClassOf) -> Hashable:
         """Equal for claims that ask for the same, with the same selectors behind the names of classes."""
         spec = claim.spec.devices
         names = {request.exactly.device_class_name for request in spec.requests if request.exactly is not None}

@@ -80,7 +80,7 @@ class DeviceTypes:
         key = (model.number, attributes)
         found = self._equipment.get(key)
         if found is None:
-            checked = tuple(each for each in attributes if _is_converted(each[1]))
+            checked = tuple(each for each in attributes if is_converted(each[1]))
             number = self._conversions.setdefault(checked, next(self._numbers)) if checked else 0
             found = self._equipment[key] = Equipment(next(self._numbers), model, device, number)
             if len(self._conversions) > _CONVERSIONS_KEPT:
@@ -105,6 +105,6 @@ class DeviceTypes:
 _CONVERSIONS_KEPT = 1 << 16
 
 
-def _is_converted(attribute: DeviceAttribute) -> bool:
+def is_converted(attribute: DeviceAttribute) -> bool:
     """Whether the conversion of the value for selectors may fail: it is a version, a list, or nothing at all."""
     return attribute.int_value is None and attribute.bool_value is None and attribute.string_value is None
