@@ -10,6 +10,7 @@ from tests.simulation.claimobjects import (
     CLASSES,
     RESOURCE,
     allocation_of,
+    claims_named,
     device_class,
     reserved_for,
     results_of,
@@ -23,10 +24,16 @@ SHARED = ("s0", "s1", "s2", "s3")
 USES = (
     *[["one"]] * 3, ["two"], ["fast"], ["pair"], ["either"], ["whole"], ["half"], ["half"], ["quarter"], ["quarter"],
     ["slice"], ["slice"], ["slices"], ["slow"], ["slow"], ["nic"], ["both"], ["tolerant"], ["one", "nic"],
-    ["half", "slice"], ["watch"], ["one", "one"],
+    ["half", "slice"], ["watch"], ["one", "one"], ["patient"], ["patient"], ["quick"], ["all-gpus"], ["all-tpus"],
+    ["watch-all"], ["any"],
 )  # fmt: skip
 """Templates that the claims of one pod are made of."""
-SHARED_KINDS = ("one", "one", "two", "either", "half", "slice", "nic")
+SHARED_KINDS = ("one", "one", "two", "either", "half", "slice", "nic", "any")
+OF_MEMBERS = (
+    ["one"], ["one"], ["two"], ["half"], ["quarter"], ["slice"], ["slow"], ["one", "nic"], ["both"], ["either"], ["pair"],
+    ["tolerant"], ["any"],
+)  # fmt: skip
+"""Templates that the claims of the members of a gang are made of."""
 
 
 class ClaimUsers:
@@ -36,6 +43,7 @@ class ClaimUsers:
         self._simulation = simulation
         self.server = simulation.server
         self.plan = simulation.plan
+        self.trace = simulation.trace
         self.rng = Random(f"{simulation.plan.seed} claim users")
         self.server.rng = Random(f"{simulation.plan.seed} uids")
         """Not those of the objects that the claim controller makes."""
@@ -72,6 +80,7 @@ class ClaimUsers:
             (1.5, self._remove_shared),
             (1, self._replace_shared),
             (1, self._remove_generated),
+            (1, self._take_name),
             (1.5, self._allocate_elsewhere),
             (1, self._free_some),
             (2, self._end_holder),
@@ -102,7 +111,7 @@ class ClaimUsers:
 
     def objects(self):
         """All that decisions about claims depend on."""
-        return [thing for kind in ("ResourceClaim", "ResourceSlice", "DeviceClass") for thing in self._all(kind)]
+        return [*self._all("ResourceClaim"), *self.drivers.rules.slices(), *self._all("DeviceClass")]
 
     def _all(self, kind):
         return self.server.objects(kind, API_VERSION)
@@ -121,10 +130,13 @@ class ClaimUsers:
         self._put_class(self.rng.choice(sorted(CLASSES)), again=True)
 
     def _lose_class(self):
-        self.server.remove("DeviceClass", self.rng.choice(sorted(CLASSES)), api_version=API_VERSION)
+        name = self.rng.choice(sorted(CLASSES))
+        self.trace(f"class {name} goes")
+        self.server.remove("DeviceClass", name, api_version=API_VERSION)
 
     def _narrow_class(self):
         """A class selects fewer devices from now on."""
+        self.trace("class gpu selects fewer devices")
         spec = device_class("gpu", CLASSES["fast"])["spec"]
         self.server.change("DeviceClass", "gpu", lambda thing: thing.update(spec=spec), api_version=API_VERSION)
 
@@ -162,17 +174,45 @@ class ClaimUsers:
         """A claim without reservations is made anew under its name, at once; its finalizers are taken away."""
         found = [claim for claim in self._all("ResourceClaim") if claim["metadata"]["name"] in SHARED]
         found = [claim for claim in found if not reserved_for(claim)]
+        wanted = {
+            (pod["metadata"]["namespace"], name)
+            for pod in self.server.objects("Pod")
+            if not pod["spec"].get("nodeName") and not is_gone(pod)
+            for name in claims_named(pod)
+        }
+        waited = [each for each in found if (each["metadata"]["namespace"], each["metadata"]["name"]) in wanted]
+        if waited and self.rng.random() < 0.7:
+            found = waited
         if found:
-            meta = self.rng.choice(found)["metadata"]
-            where = meta["namespace"], API_VERSION
-            self.server.change("ResourceClaim", meta["name"], _unprotect, *where)
-            self._remove({"metadata": meta})
+            claim = self.rng.choice(found)
+            meta = claim["metadata"]
+            self.trace(f"claim {meta['name']} is made anew{', and pods wait' if claim in waited else ''}")
+            self._unprotect_and_remove(meta)
             self._add_shared(meta["name"], meta["namespace"])
+
+    def _unprotect_and_remove(self, meta):
+        self.server.change("ResourceClaim", meta["name"], _unprotect, meta["namespace"], API_VERSION)
+        self._remove({"metadata": meta})
+
+    def _take_name(self):
+        """A user replaces a claim that was made for a pod by one of that name that is not the pod's."""
+        found = [claim for claim in self._all("ResourceClaim") if claim["metadata"].get("ownerReferences")]
+        found = [claim for claim in found if not reserved_for(claim) and "deletionTimestamp" not in claim["metadata"]]
+        if found:
+            claim = self.rng.choice(found)
+            meta = claim["metadata"]
+            self.trace(f"claim {meta['name']} is replaced by a namesake")
+            self._unprotect_and_remove(meta)
+            own = {"name": meta["name"], "namespace": meta["namespace"]}
+            thing = {"apiVersion": API_VERSION, "kind": "ResourceClaim", "metadata": own, "spec": claim["spec"]}
+            self.server.insert({**thing, "status": {}})
 
     def _remove_generated(self):
         """A user deletes a claim that was made for a pod: the controller makes another one."""
         if found := [claim for claim in self._all("ResourceClaim") if claim["metadata"].get("ownerReferences")]:
-            self._remove(self.rng.choice(found))
+            claim = self.rng.choice(found)
+            self.trace(f"claim {claim['metadata']['name']} of a pod is deleted")
+            self._remove(claim)
 
     def _allocate_elsewhere(self):
         """Another client allocates a claim for one GPU."""
@@ -185,7 +225,9 @@ class ClaimUsers:
             and [each.get("exactly") for each in claim["spec"]["devices"]["requests"]] == [plain]
         ]
         if found:
-            self.drivers.allocate(self.rng.choice(found))
+            claim = self.rng.choice(found)
+            self.trace(f"claim {claim['metadata']['name']} is for another client to allocate")
+            self.drivers.allocate(claim)
 
     def _free_some(self):
         """Another client takes the devices from a claim without reservations."""
@@ -193,6 +235,7 @@ class ClaimUsers:
         if found:
             meta = self.rng.choice(found)["metadata"]
             make = _without_devices
+            self.trace(f"claim {meta['name']} is freed by another client")
             self.server.change("ResourceClaim", meta["name"], make, meta["namespace"], API_VERSION)
 
     # --- pods ------------------------------------------------------------------------------------------
@@ -221,6 +264,16 @@ class ClaimUsers:
             uses = rng.choice(USES)
             entries = [{"name": f"c{i}", "resourceClaimTemplateName": use} for i, use in enumerate(uses)]
         pod["spec"]["resourceClaims"] = entries
+
+    def of_members(self):
+        """What each member of a gang claims, as `resourceClaims`; None if each goes its own way."""
+        rng = self.rng
+        if rng.random() < 0.25:
+            return None
+        if rng.random() < 0.1:
+            name = rng.choice(SHARED)
+            return [{"name": name, "resourceClaimName": name}]
+        return [{"name": f"c{i}", "resourceClaimTemplateName": use} for i, use in enumerate(rng.choice(OF_MEMBERS))]
 
     def _ask_for_devices(self):
         """A pod to which little else matters."""

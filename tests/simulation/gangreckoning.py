@@ -6,6 +6,7 @@ from random import Random
 
 from koordsched.framework.status import Code
 from tests.reference.evaluation import evaluate
+from tests.simulation.claimreckoning import with_allocations
 from tests.simulation.configuration import PROFILE
 from tests.simulation.gangoptions import (
     LABEL,
@@ -182,6 +183,7 @@ class _Trial:
         self._world = reckoning.world()
         self._profile = reckoning.profile()
         self._quotas = quotas
+        self._claims = reckoning.claims is not None
         self._nominated = [
             (pod, node) for pod in waiting.values() if (node := (pod.get("status") or {}).get("nominatedNodeName"))
         ]
@@ -197,7 +199,11 @@ class _Trial:
             feasible = evaluate(pod, world, self._profile, nominated).feasible
             if not feasible:
                 return False
-            world = world.with_pods([(pod, rng.choice(feasible))])
+            node = rng.choice(feasible)
+            world = world.with_pods([(pod, node)])
+            if self._claims:
+                [place] = [each for each in world.nodes if each["metadata"]["name"] == node]
+                world = with_allocations(world, pod, place)
             placed.add(pod["metadata"]["uid"])
             left[number] -= 1
             if max(left) <= 0:

@@ -342,7 +342,8 @@ class Process:
         for index, _ in pod.requests.amounts if promised else ():
             due = sum(dict(other.requests.amounts).get(index, 0) for other in promised)
             used, there = int(table.requested[index].data[row]), int(table.allocatable[index].data[row])
-            if due and used + due > there and (index >= len(before) or used > before[index]):
+            # What a node has none of is served by claims: devices are promised to no pod.
+            if due and there and used + due > there and (index >= len(before) or used > before[index]):
                 name = table.resource_names.names[index]
                 self.simulation.invariants.fail(
                     f"{self.name} places pod {pod.key} on {table.names[row]}, where {name} is promised to "

@@ -10,8 +10,9 @@ from tests.simulation.claiminvariants import CLAIMS as DEVICE_CLAIMS
 from tests.simulation.claiminvariants import SLICES, ClaimInvariants, without_served
 from tests.simulation.claimreckoning import strays, wrong_claims
 from tests.simulation.claimusers import ClaimUsers
-from tests.simulation.configuration import gang_defaults, preempts_by_pod
+from tests.simulation.configuration import gang_defaults, heeds_rules, preempts_by_pod
 from tests.simulation.deviceinvariants import REPORTS, DeviceInvariants
+from tests.simulation.devicetaints import RULES
 from tests.simulation.deviceusers import DeviceUsers
 from tests.simulation.extenders import Extender
 from tests.simulation.ganginvariants import POD_GROUPS, GangInvariants
@@ -110,7 +111,7 @@ class Simulation:
         if self.devices is not None:
             more.append(DeviceInvariants(self.invariants, self.server, self.devices))
         if self.claims is not None:
-            more.append(ClaimInvariants(self.invariants, self.server))
+            more.append(ClaimInvariants(self.invariants, self.server, heeds_rules(self.plan)))
             self.invariants.without_served = without_served
         if self.reservations is not None:
             self.invariants.reserved = ReservationInvariants(self)
@@ -129,7 +130,7 @@ class Simulation:
         reports = [TOPOLOGIES] if self.numa is not None else []
         reports += [REPORTS] if self.devices is not None else []
         reports += [RESERVATIONS] if self.reservations is not None else []
-        reports += [DEVICE_CLAIMS, SLICES] if self.claims is not None else []
+        reports += [DEVICE_CLAIMS, SLICES, RULES] if self.claims is not None else []
         reports += [POD_GROUPS] if self.gangs is not None else []
         return quotas + reports + volumes + ([NAMESPACES] if self.faults is not None else [])
 
