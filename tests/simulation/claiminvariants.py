@@ -66,7 +66,8 @@ class ClaimInvariants:
     def _claim_changed(self, change):
         new, old, uid, writer = change.new, change.old or {}, change.record.uid, self._server.writer
         devices = ",".join(f"{each['pool']}/{each['device']}" for each in results_of(new))
-        self._invariants.tell(change, f" devices={devices} for={','.join(each[:8] for each in reserved_for(new))}")
+        users = ",".join(each[:8] for each in reserved_for(new))
+        self._invariants.tell(change, f" devices={devices} for={users}{_kinds(new, old)}")
         self._invariants.one_acts(f"a write to claim {change.record.name}")
         if change.type == "DELETED" or allocation_of(new) is None:
             self._held.pop(uid, None)
@@ -284,6 +285,7 @@ class ClaimInvariants:
         self._judged.add(meta["uid"])
         nodes = self._invariants.node_states(decision)
         who = f"{decision.writer} binds pod {meta['name']} to {decision.node}"
+        generated = {each.get("resourceClaimName") for each in pod["status"].get("resourceClaimStatuses") or ()}
         for name in claims_named(pod):
             claim = self._server.get("ResourceClaim", name, meta["namespace"], API_VERSION) if name else None
             if claim is None:
@@ -295,6 +297,9 @@ class ClaimInvariants:
                 continue
             if meta["uid"] not in reserved_for(claim):
                 self._fail(f"{who} before its claim {name} is reserved for it")
+            owners = [each["uid"] for each in claim["metadata"].get("ownerReferences") or ()]
+            if name in generated and owners != [meta["uid"]]:
+                self._fail(f"{who} with a claim {name} that was not made for it")
             selector = allocation_of(claim).get("nodeSelector")
             if selector is not None and not any(node_selector_matches(selector, node) for node in nodes):
                 self._fail(f"{who}, where its claim {name} cannot be used")
@@ -361,6 +366,18 @@ def _device(result):
 
 def _pool(part):
     return (part["spec"]["driver"], part["spec"]["pool"]["name"]) if part is not None else None
+
+
+def _kinds(new, old):
+    """What was special about the requests that a claim has just got devices for."""
+    if allocation_of(new) is None or allocation_of(old) is not None:
+        return ""
+    results = results_of(new)
+    asked = [_asked(new, each["request"]) for each in results]
+    found = ["all"] if any(each.get("allocationMode") == "All" for each in asked) else []
+    found += ["admin"] if any(each.get("adminAccess") for each in results) else []
+    alternatives = [each["request"].partition("/")[2] for each in results]
+    return "".join(f" {each}" for each in (*found, *(f"/{each}" for each in dict.fromkeys(alternatives) if each)))
 
 
 def _where(part, device):

@@ -225,9 +225,7 @@ class ClaimUsers:
             and [each.get("exactly") for each in claim["spec"]["devices"]["requests"]] == [plain]
         ]
         if found:
-            claim = self.rng.choice(found)
-            self.trace(f"claim {claim['metadata']['name']} is for another client to allocate")
-            self.drivers.allocate(claim)
+            self.drivers.allocate(self.rng.choice(found))
 
     def _free_some(self):
         """Another client takes the devices from a claim without reservations."""

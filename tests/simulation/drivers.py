@@ -218,7 +218,9 @@ class Drivers:
         again.
         """
         found = [each for each in self._slices() if each["spec"]["pool"]["generation"] > 1]
-        found = [each for each in found if each["spec"].get("devices") and not each["metadata"]["name"].endswith("-old")]
+        found = [
+            each for each in found if each["spec"].get("devices") and not each["metadata"]["name"].endswith("-old")
+        ]
         if not found:
             return
         spec, name = (thing := self.rng.choice(found))["spec"], f"{thing['metadata']['name']}-old"
@@ -282,9 +284,13 @@ class Drivers:
         if not waiting:
             return
         plan = self.rng.choice(["ready"] * 4 + ["fail", "never"]) if not self._rest else "ready"
-        if plan != "never":
+        meta = claim["metadata"]
+        if plan == "never":
+            self.trace(f"devices of claim {meta['name']} are never to be ready")
+        else:
             condition = READY if plan == "ready" else FAILED
-            meta = claim["metadata"]
+            if condition == FAILED:
+                self.trace(f"devices of claim {meta['name']} are to fail")
             delay = self.rng.uniform(0, 2) if self._rest else self.rng.uniform(0, 8)
             call_later(delay, self._report, meta["namespace"], meta["name"], meta["uid"], waiting, condition)
 
@@ -335,6 +341,7 @@ class Drivers:
             thing["status"] = {**(thing.get("status") or {}), "allocation": allocation}
 
         meta = claim["metadata"]
+        self.trace(f"claim {meta['name']} is allocated by another client")
         self.server.change("ResourceClaim", meta["name"], make, meta["namespace"], API_VERSION)
 
 
