@@ -51,9 +51,9 @@ class NaiveClaims:
 
     def filter(self, pod, node, world):
         _, claims = _claims_of(pod, world)
-        if _is_special_on(pod, node, world):
-            if any(SPECIAL in (each["metadata"].get("annotations") or {}) for each in _owned(pod, world)):
-                return unresolvable("cannot schedule extended resource claim")
+        made = any(SPECIAL in (each["metadata"].get("annotations") or {}) for each in _owned(pod, world))
+        if made and _is_special_on(pod, node, world):
+            return unresolvable("cannot schedule extended resource claim")
         wanted = _wanted_on(pod, node, world)
         if wanted:
             try:

@@ -30,8 +30,8 @@ USES = (
 """Templates that the claims of one pod are made of."""
 SHARED_KINDS = ("one", "one", "two", "either", "half", "slice", "nic", "any")
 OF_MEMBERS = (
-    ["one"], ["one"], ["two"], ["half"], ["quarter"], ["slice"], ["slow"], ["one", "nic"], ["both"], ["either"], ["pair"],
-    ["tolerant"], ["any"],
+    ["one"], ["one"], ["two"], ["half"], ["quarter"], ["slice"], ["slow"], ["one", "nic"], ["both"], ["either"],
+    ["pair"], ["tolerant"], ["any"],
 )  # fmt: skip
 """Templates that the claims of the members of a gang are made of."""
 
