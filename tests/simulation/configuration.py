@@ -45,6 +45,9 @@ RESERVATION_GATES = {
 RULES = "DRADeviceTaintRules=true"
 """The gate with which DeviceTaintRules count."""
 
+NATIVE = ("GenericWorkload=true", "GangScheduling=true")
+"""The gates of Kubernetes' own PodGroups."""
+
 ADAPTION = "DevicePluginAdaption=true"
 """The gate with which allocations are written for vendors' device plugins, too."""
 
@@ -62,6 +65,8 @@ def gates(plan):
     found = [] if "claims" in plan.features else list(GATES)
     if heeds_rules(plan):
         found.append(RULES)
+    if has_native_groups(plan):
+        found += NATIVE
     if "reservations" in plan.features:
         rng = Random(f"{plan.seed} reservation gates")
         found += [f"{name}=true" for name, chance in RESERVATION_GATES.items() if rng.random() < chance]
@@ -73,6 +78,11 @@ def gates(plan):
 def heeds_rules(plan):
     """Whether DeviceTaintRules count."""
     return "claims" in plan.features and Random(f"{plan.seed} taint rules").random() < 0.7
+
+
+def has_native_groups(plan):
+    """Whether pods are placed together by Kubernetes' own PodGroup, too."""
+    return {"gangs", "claims"} <= set(plan.features) and Random(f"{plan.seed} native groups").random() < 0.5
 
 
 def has_vendors(plan):

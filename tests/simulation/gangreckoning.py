@@ -20,6 +20,7 @@ from tests.simulation.gangoptions import (
 )
 from tests.simulation.gangusers import API_VERSION, KIND
 from tests.simulation.invariants import is_finished, is_gone
+from tests.simulation.nativeusers import group_of
 
 TRIALS = 6
 """Ways in which a gang is tried to be placed: if all succeed, so does the scheduler."""
@@ -34,8 +35,12 @@ UNTRIED = ("volumes", "loads", "breakers", "numa", "devices", "reservations")
 class GangReckoning:
     """Methods return texts, none if all is well."""
 
-    def __init__(self, checks, broken, plan):
-        """`checks`: `GangInvariants`; `broken`: uids of pods that cannot be understood."""
+    def __init__(self, checks, broken, plan, natives=None):
+        """`checks`: `GangInvariants`; `broken`: uids of pods that cannot be understood; `natives`: `NativeInvariants`,
+        None without PodGroups of Kubernetes' own.
+        """
+        self._natives = natives
+        self._broken = broken
         self._checks = checks
         self._server = checks._server
         self._plan = plan
@@ -51,6 +56,8 @@ class GangReckoning:
 
     def is_tried_alone(self, pod):
         """Whether a pending pod is placed by itself for certain."""
+        if group_of(pod):
+            return False
         gang_id = gang_of(pod)
         if gang_id is None:
             return True
@@ -64,6 +71,9 @@ class GangReckoning:
     def is_kept_out(self, pod, waiting):
         """Whether a pending pod cannot be tried, or that is unknown, as its gang lacks pods. `waiting`: uid -> pod."""
         gang_id = gang_of(pod)
+        if group_of(pod):
+            found = self._natives.groups(waiting, self._broken).get(group_of(pod))
+            return found is None or len(found[1]) + len(found[2]) < found[0]
         if gang_id is None or self.is_tried_alone(pod):
             return False
         options = self._options(gang_id)
@@ -157,6 +167,14 @@ class GangReckoning:
             trial = _Trial(reckoning, quotas, waiting)
             if all(trial.succeeds(lacking, self._rng) for _ in range(TRIALS)):
                 yield f"gangs {', '.join(gang_ids)} wait although there is room"
+        for name, (least, bound, pending) in (
+            self._natives.groups(waiting, self._broken).items() if self._natives else ()
+        ):
+            needed = max(least - len(bound), 1)
+            if needed <= len(pending):
+                trial = _Trial(reckoning, quotas, waiting)
+                if all(trial.succeeds([(pending, needed)], self._rng) for _ in range(TRIALS)):
+                    yield f"group {name} waits although there is room"
 
     def _lacking(self, gang_ids, waiting):
         """(pods that wait, how many of them are needed) by gang; None if the gangs are not to be placed together."""

@@ -228,7 +228,10 @@ class Process:
             placements = await schedule_one(queued)
             if gangs is not None and placements:
                 decision = known._replace(acts=self.may_write())
-                gangs.placed_together([each.pod.uid for each in placements], decision, scheduler.cluster.assumed)
+                uids = [each.pod.uid for each in placements]
+                for checks in (gangs, self.simulation.native_checks):
+                    if checks is not None:
+                        checks.placed_together(uids, decision, scheduler.cluster.assumed)
             for placement in placements:
                 pod = placement.queued.pod
                 self.trace(f"{self.name} places {pod.key} {pod.uid[:8]} on {placement.node}")
@@ -246,12 +249,11 @@ class Process:
     def _watch_jobs(self, attempted, gangs):
         """Notes which pods are tried together, and what is evicted for them."""
         scheduler = self.scheduler
-        [plugin] = scheduler.profiles[configuration.PROFILE].job_plugins
-        begin, evict = plugin.begin_job, scheduler.evictions.start
+        evict = scheduler.evictions.start
         give_back = scheduler.cycle.give_back
         victims = []
 
-        def beginning(pod):
+        def beginning(begin, pod):
             job = begin(pod)
             attempted.update(member.uid for member in job.members) if job is not None else None
             return job
@@ -268,7 +270,9 @@ class Process:
                 gangs.evicting(victims, known._replace(acts=self.may_write()))
                 victims.clear()
 
-        plugin.begin_job, scheduler.evictions.start = beginning, evicting
+        for plugin in scheduler.profiles[configuration.PROFILE].job_plugins:
+            plugin.begin_job = partial(beginning, plugin.begin_job)
+        scheduler.evictions.start = evicting
         scheduler.cycle.give_back = giving_back
 
     def _watch_pauses(self, inbox):
