@@ -34,13 +34,13 @@ class NativeUsers:
 
     def settle_in(self):
         """What exists before any scheduler starts."""
-        for _ in range(self.rng.randint(0, 2)):
+        for _ in range(self.rng.randint(0, 3)):
             self._start()
 
     def actions(self):
         """(weight, action) of what happens."""
         return [
-            (3, self._start),
+            (5, self._start),
             (1.5, self._lose_member),
             (2, self._replace_lost),
             (1, self._end),
@@ -59,9 +59,9 @@ class NativeUsers:
         if self._simulation.users.room() <= 0:
             return
         self._names += 1
-        name, total = f"w{self._names}", self.rng.choice([1, 2, 2, 3, 4])
+        name, total = f"w{self._names}", self.rng.choice([1, 2, 2, 3])
         self.wanted[name] = total
-        self._claims[name] = self._simulation.claims.of_members()
+        self._claims[name] = self._simulation.claims.of_members() if self.rng.random() < 0.7 else []
         minimum = self.rng.choice([total, total, max(1, total - 1), 0])
         if self.rng.random() < 0.8:
             self._put(name, minimum)
