@@ -88,6 +88,9 @@ class ClaimInvariants:
 
     def _newly_allocated(self, claim, decision):
         name = claim["metadata"]["name"]
+        if any(_asked(claim, each["request"]) is None for each in results_of(claim)):
+            self._fail(f"{decision.writer} allocates claim {name} for requests that it does not have")
+            return
         if FINALIZER not in claim["metadata"].get("finalizers", ()):
             self._fail(f"{decision.writer} allocates claim {name} without protecting it")
         for result in results_of(claim):
@@ -373,7 +376,7 @@ def _kinds(new, old):
     if allocation_of(new) is None or allocation_of(old) is not None:
         return ""
     results = results_of(new)
-    asked = [_asked(new, each["request"]) for each in results]
+    asked = [_asked(new, each["request"]) or {} for each in results]
     found = ["all"] if any(each.get("allocationMode") == "All" for each in asked) else []
     found += ["admin"] if any(each.get("adminAccess") for each in results) else []
     alternatives = [each["request"].partition("/")[2] for each in results]
@@ -413,10 +416,12 @@ def _is_ready(claim, result):
 
 
 def _asked(claim, request):
-    """What the request, or the alternative that was chosen, asks for."""
+    """What the request, or the alternative that was chosen, asks for; None if there is no such request."""
     name, _, sub = request.partition("/")
-    found = next(each for each in claim["spec"]["devices"]["requests"] if each["name"] == name)
-    return found["exactly"] if not sub else next(each for each in found["firstAvailable"] if each["name"] == sub)
+    found = next((each for each in claim["spec"]["devices"]["requests"] if each["name"] == name), {})
+    if not sub:
+        return found.get("exactly")
+    return next((each for each in found.get("firstAvailable", ()) if each["name"] == sub), None)
 
 
 def _reaches(where, node, name):

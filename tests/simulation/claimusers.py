@@ -23,12 +23,12 @@ SHARED = ("s0", "s1", "s2", "s3")
 """Names of claims that several pods use."""
 USES = (
     *[["one"]] * 3, ["two"], ["fast"], ["pair"], ["either"], ["whole"], ["half"], ["half"], ["quarter"], ["quarter"],
-    ["slice"], ["slice"], ["slices"], ["slow"], ["slow"], ["nic"], ["both"], ["tolerant"], ["one", "nic"],
-    ["half", "slice"], ["watch"], ["one", "one"], ["patient"], ["patient"], ["quick"], ["all-gpus"], ["all-tpus"],
+    ["slice"], ["slice"], ["slices"], ["slow"], ["slow"], ["slow"], ["nic"], ["both"], ["tolerant"], ["one", "nic"],
+    ["half", "slice"], ["watch"], ["one", "one"], *[["patient"]] * 4, ["quick"], ["all-gpus"], ["all-tpus"],
     ["watch-all"], ["any"],
 )  # fmt: skip
 """Templates that the claims of one pod are made of."""
-SHARED_KINDS = ("one", "one", "two", "either", "half", "slice", "nic", "any")
+SHARED_KINDS = ("one", "one", "two", "either", "half", "slice", "nic", "nic", "any")
 OF_MEMBERS = (
     ["one"], ["one"], ["two"], ["half"], ["quarter"], ["slice"], ["slow"], ["one", "nic"], ["both"], ["either"],
     ["pair"], ["tolerant"], ["any"],
@@ -45,6 +45,8 @@ class ClaimUsers:
         self.plan = simulation.plan
         self.trace = simulation.trace
         self.rng = Random(f"{simulation.plan.seed} claim users")
+        self._at_once = Random(f"{simulation.plan.seed} claims replaced at once")
+        self._rest = False
         self.server.rng = Random(f"{simulation.plan.seed} uids")
         """Not those of the objects that the claim controller makes."""
         self.drivers = Drivers(simulation)
@@ -89,6 +91,7 @@ class ClaimUsers:
     def tidy_up(self):
         """Classes, templates and claims without which pods could never run are there in the end, mostly; pods that hold
         devices leave, and unused claims are freed, which wakes others."""
+        self._rest = True
         self._controller.calm()
         for name in CLASSES:
             if self.rng.random() < 0.8:
@@ -190,6 +193,25 @@ class ClaimUsers:
             self._unprotect_and_remove(meta)
             self._add_shared(meta["name"], meta["namespace"])
 
+    def placed(self, namespace, name):
+        """A replica has just placed a pod: now and then another claim has the name that it is to write."""
+        if not self._rest and self._at_once.random() < 0.06:
+            call_later(self._at_once.uniform(0, 0.02), self._replace_claim_of, namespace, name)
+
+    def _replace_claim_of(self, namespace, name):
+        pod = self.server.get("Pod", name, namespace)
+        for each in claims_named(pod) if pod is not None else ():
+            claim = self.server.get("ResourceClaim", each, namespace, API_VERSION) if each else None
+            if claim is None or reserved_for(claim):
+                continue
+            self.trace(f"claim {each} is made anew while pod {name} is being bound")
+            if claim["metadata"].get("ownerReferences"):
+                self._put_namesake(claim)
+            else:
+                self._unprotect_and_remove(claim["metadata"])
+                self._add_shared(each, namespace)
+            return
+
     def _unprotect_and_remove(self, meta):
         self.server.change("ResourceClaim", meta["name"], _unprotect, meta["namespace"], API_VERSION)
         self._remove({"metadata": meta})
@@ -200,12 +222,15 @@ class ClaimUsers:
         found = [claim for claim in found if not reserved_for(claim) and "deletionTimestamp" not in claim["metadata"]]
         if found:
             claim = self.rng.choice(found)
-            meta = claim["metadata"]
-            self.trace(f"claim {meta['name']} is replaced by a namesake")
-            self._unprotect_and_remove(meta)
-            own = {"name": meta["name"], "namespace": meta["namespace"]}
-            thing = {"apiVersion": API_VERSION, "kind": "ResourceClaim", "metadata": own, "spec": claim["spec"]}
-            self.server.insert({**thing, "status": {}})
+            self.trace(f"claim {claim['metadata']['name']} is replaced by a namesake")
+            self._put_namesake(claim)
+
+    def _put_namesake(self, claim):
+        meta = claim["metadata"]
+        self._unprotect_and_remove(meta)
+        own = {"name": meta["name"], "namespace": meta["namespace"]}
+        thing = {"apiVersion": API_VERSION, "kind": "ResourceClaim", "metadata": own, "spec": claim["spec"]}
+        self.server.insert({**thing, "status": {}})
 
     def _remove_generated(self):
         """A user deletes a claim that was made for a pod: the controller makes another one."""

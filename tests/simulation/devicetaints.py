@@ -3,7 +3,17 @@
 from random import Random
 
 from tests.simulation.apiserver import call_later
-from tests.simulation.claimobjects import API_VERSION, GPU, NIC, TAINT, TPU, reserved_for, results_of, tolerated
+from tests.simulation.claimobjects import (
+    API_VERSION,
+    GPU,
+    NIC,
+    PATIENCE,
+    TAINT,
+    TPU,
+    reserved_for,
+    results_of,
+    tolerated,
+)
 from tests.simulation.configuration import heeds_rules
 
 RULE, RULE_VERSION = "DeviceTaintRule", "resource.k8s.io/v1beta2"
@@ -79,8 +89,13 @@ class TaintRules:
 
     def _selector(self):
         rng = self.rng
-        if rng.random() < 0.3:
+        if rng.random() < 0.25:
             return {"driver": rng.choice([GPU, GPU, NIC, TPU])}
+        used = [each for claim in self.server.objects("ResourceClaim", API_VERSION) for each in results_of(claim)]
+        patient = [each for each in used if PATIENCE in (each.get("tolerations") or ())]
+        if used and rng.random() < 0.6:
+            result = rng.choice(patient if patient and rng.random() < 0.5 else used)
+            return {key: result[key] for key in ("driver", "pool", "device")}
         parts = [each for each in self.server.objects("ResourceSlice", API_VERSION) if each["spec"].get("devices")]
         if not parts:
             return {"driver": GPU}

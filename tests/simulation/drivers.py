@@ -92,7 +92,7 @@ class Drivers:
                 "plain": rng.randint(1, 4) if kind in ("plain", "mixed") else 0,
                 "parts": rng.randint(1, 2) if kind in ("parts", "mixed") else 0,
                 "shared": rng.randint(1, 2) if kind in ("shared", "mixed") else 0,
-                "slow": rng.choice([0, 0, 1, 2]),
+                "slow": rng.choice([0, 1, 2]),
                 "tpus": rng.choice([0, 0, 1, 2]),
                 "models": [rng.choice(["fast", "slow"]) for _ in range(4)],
                 "numa": [rng.choice([0, 1]) for _ in range(4)],
@@ -283,7 +283,7 @@ class Drivers:
         waiting = [each for each in results_of(claim) if each.get("bindingConditions")]
         if not waiting:
             return
-        plan = self.rng.choice(["ready"] * 4 + ["fail", "never"]) if not self._rest else "ready"
+        plan = self.rng.choice(["ready"] * 3 + ["fail", "never"]) if not self._rest else "ready"
         meta = claim["metadata"]
         if plan == "never":
             self.trace(f"devices of claim {meta['name']} are never to be ready")

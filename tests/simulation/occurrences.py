@@ -66,6 +66,7 @@ FAULTS = {
     "device class gone": r"class \w+ goes$",
     "device class selects fewer": r"class gpu selects fewer devices$",
     "claim made anew while pods wait": r"claim \S+ is made anew, and pods wait$",
+    "claim made anew while its pod is bound": r"claim \S+ is made anew while pod \S+ is being bound$",
     "claim replaced by a namesake": r"claim \S+ is replaced by a namesake$",
     "claim of a pod deleted": r"claim \S+ of a pod is deleted$",
     "claim allocated by another client": r"claim \S+ is allocated by another client$",

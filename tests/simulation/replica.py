@@ -235,6 +235,8 @@ class Process:
             for placement in placements:
                 pod = placement.queued.pod
                 self.trace(f"{self.name} places {pod.key} {pod.uid[:8]} on {placement.node}")
+                if self.simulation.claims is not None:
+                    self.simulation.claims.placed(pod.namespace, pod.name)
             if not placements:
                 self.trace(f"{self.name} places {queued.key} {queued.pod.uid[:8]} on nowhere")
             return placements

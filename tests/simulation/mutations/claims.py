@@ -2,6 +2,7 @@
 
 from msgspec.structs import replace
 
+from koordsched.cluster.builtinkinds import RESOURCE_CLAIMS
 from koordsched.cluster.events import RESOURCE_SLICE
 from koordsched.plugins.dynamicresources import claims, claimwriter, hints, taintrules
 from koordsched.plugins.dynamicresources.binding import ClaimBinding
@@ -61,16 +62,6 @@ def counters_of_devices_in_use_forgotten(original):
         self.models = {}
 
     return read
-
-
-@mutation(DeviceBooks, "_claim_changed", world="claims")
-def namesakes_taken_for_the_claims_before_them(original):
-    def changed(self, old, new):
-        if old is not None and new is not None:
-            old = replace(old, metadata=replace(old.metadata, uid=new.metadata.uid))
-        original(self, old, new)
-
-    return changed
 
 
 @mutation(DynamicResources, "unreserve", world="gangs+claims")
@@ -148,6 +139,15 @@ def claims_not_protected(original):
     async def reserve(self, claim, allocation, pod):
         meta = replace(claim.metadata, finalizers=(claimwriter.FINALIZER,))
         return await original(self, replace(claim, metadata=meta), allocation, pod)
+
+    return reserve
+
+
+@mutation(ClaimWriter, "reserve", world="claims")
+def namesakes_taken_for_the_claims_before_them(original):
+    async def reserve(self, claim, allocation, pod):
+        found = await self._writes.read(RESOURCE_CLAIMS, claim.metadata.namespace, claim.metadata.name)
+        return await original(self, found, allocation, pod)
 
     return reserve
 
