@@ -252,11 +252,14 @@ def stuck(scheduler):
             for gang in group.gangs.values()
             if not group.admits_singly(gang)
             for pod in gang.pending.values()
-            if cache.placeable(pod)
+            if cache.placeable(pod) and not _is_kept_by_others(queued.get(pod.uid))
         }
+        enough = all(
+            len(together & gang.pending.keys()) + len(gang.bound) >= gang.options.min for gang in group.gangs.values()
+        )
         # As upstream, a gang that does not name the group back wakes none of it (record gang-group-one-sided).
         one_sided = any(gang_id not in group.gangs for gang_id in group.gang_ids)
-        if together and not one_sided and all(_is_gated(queued.get(uid)) for uid in together):
+        if together and enough and not one_sided and all(_is_gated(queued.get(uid)) for uid in together):
             yield f"group {group.id} waits, and no pod is in the queue for it"
 
 
@@ -293,6 +296,11 @@ def _cache(scheduler):
 
 def _is_gated(item):
     return item is None or bool(item.gating_plugin)
+
+
+def _is_kept_by_others(item):
+    """Whether another plugin keeps the pod from the queue: as long as a claim of its is missing, for example."""
+    return item is not None and item.gating_plugin not in ("", "Coscheduling")
 
 
 def _is_bound(pod):

@@ -146,7 +146,8 @@ def claims_not_protected(original):
 @mutation(ClaimWriter, "reserve", world="claims")
 def namesakes_taken_for_the_claims_before_them(original):
     async def reserve(self, claim, allocation, pod):
-        found = await self._writes.read(RESOURCE_CLAIMS, claim.metadata.namespace, claim.metadata.name)
+        read = self._writes.read(RESOURCE_CLAIMS, claim.metadata.namespace, claim.metadata.name)
+        found = await claimwriter._or_fail(read, "read the claim")
         return await original(self, found, allocation, pod)
 
     return reserve
