@@ -228,7 +228,9 @@ class ClaimInvariants:
         parts = [part for part in parts if part["spec"]["pool"]["generation"] == newest]
         if len(parts) != parts[0]["spec"]["pool"]["resourceSliceCount"]:
             self._fail(f"{decision.writer} allocates of pool {'/'.join(pool)}, of which slices are missing")
-        names = [device["name"] for part in parts for device in part["spec"].get("devices") or ()]
+        nodes = self._invariants.node_states(decision)
+        seen = [part for part in parts if _may_reach(part, nodes, decision.node)]
+        names = [device["name"] for part in seen for device in part["spec"].get("devices") or ()]
         if len(names) > len(set(names)):
             self._fail(f"{decision.writer} allocates of pool {'/'.join(pool)}, which has devices of the same name")
         devices = {device["name"]: device for part in parts for device in part["spec"].get("devices") or ()}
