@@ -72,22 +72,24 @@ def devices_of_a_gang_that_is_rolled_back_kept(original):
 # --- what nodes and claims have ----------------------------------------------------------------------
 
 
-@mutation(Pool, "condition", world="claims")
-def incomplete_pools_used(original):
+def _used_although(wrong, original):
+    """Pools in this condition are used."""
+
     def condition(self, taken):
         found, problem = original(self, taken)
-        return (Condition.USABLE if found is Condition.INCOMPLETE else found), problem
+        return (Condition.USABLE if found is wrong else found), problem
 
     return condition
+
+
+@mutation(Pool, "condition", world="claims")
+def incomplete_pools_used(original):
+    return _used_although(Condition.INCOMPLETE, original)
 
 
 @mutation(Pool, "condition", world="claims")
 def pools_with_two_devices_of_a_name_used(original):
-    def condition(self, taken):
-        found, problem = original(self, taken)
-        return (Condition.USABLE if found is Condition.INVALID else found), problem
-
-    return condition
+    return _used_although(Condition.INVALID, original)
 
 
 @mutation(Pool, "refresh", world="claims")
