@@ -295,7 +295,8 @@ def _cache(scheduler):
 
 
 def _is_gated(item):
-    return item is None or bool(item.gating_plugin)
+    """Whether the pod's gang keeps it from the queue, or it is lost."""
+    return item is None or item.gating_plugin == "Coscheduling"
 
 
 def _is_kept_by_others(item):
