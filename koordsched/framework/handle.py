@@ -39,6 +39,10 @@ class WriteConflict(WriteFailed):
     """The object is not of the version, or not the one, that the write was meant for."""
 
 
+class ObjectGone(WriteFailed):
+    """There is no such object any more."""
+
+
 class Writes(Protocol):
     """The API writes that plugins may ask for. Each raises WriteFailed."""
 

@@ -35,7 +35,7 @@ from koordsched.client.lanes import Lane, Lanes
 from koordsched.client.transport import STRATEGIC_MERGE_PATCH, Request, Transport
 from koordsched.cluster.kinds import Kind
 from koordsched.cluster.pod import Pod
-from koordsched.framework.handle import WriteFailed
+from koordsched.framework.handle import ObjectGone, WriteFailed
 from koordsched.scheduling.podstatus import PatchFailed, PatchRejected
 from koordsched.scheduling.versionedpatch import patch_version
 from koordsched.scheduling.virtualpods import VirtualPodWriters
@@ -205,10 +205,12 @@ class ApiWrites:
         await delete_of_uid(self.lanes, Lane.BINDING, kind, meta)
 
     async def read(self, kind: Kind[T], namespace: str, name: str) -> T:
-        """The object as it is now. Raises WriteFailed."""
+        """The object as it is now. Raises WriteFailed; ObjectGone if there is none."""
         try:
             response = await self.transport.request("GET", kind.object_path(namespace, name))
             return Decoder(kind.type)(raise_for_status(response).body)
+        except NotFound as error:
+            raise ObjectGone(str(error)) from error
         except (ClientError, DecodeError) as error:
             raise WriteFailed(str(error)) from error
 

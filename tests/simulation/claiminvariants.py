@@ -13,8 +13,10 @@ from tests.simulation.claimobjects import (
     claims_named,
     reserved_for,
     results_of,
+    tolerated,
     wants_extended,
 )
+from tests.simulation.devicetaints import RULE, RULE_VERSION, RULES, is_matched
 from tests.simulation.history import History
 from tests.simulation.invariants import Decision
 
@@ -39,7 +41,8 @@ class ClaimInvariants:
     """A device that is not shared has one holder; of what is shared no more is given than there is; devices are those
     that the claim asks for; a pod is bound where all its claims can be used, and they are its own by then."""
 
-    def __init__(self, invariants, server):
+    def __init__(self, invariants, server, heeds_rules):
+        """`heeds_rules`: DeviceTaintRules count."""
         self._invariants = invariants
         self._server = server
         self._held = {}
@@ -48,6 +51,7 @@ class ClaimInvariants:
         follow = {kind: server.resource(kind, API_VERSION) for kind in PATHS}
         self._slices = History().follow(server, follow["ResourceSlice"])
         self._classes = History().follow(server, follow["DeviceClass"])
+        self._rules = History().follow(server, server.resource(RULE, RULE_VERSION)) if heeds_rules else None
         server.registry.subscribe_changes(follow["ResourceClaim"], self._claim_changed)
         server.registry.subscribe_changes(follow["ResourceSlice"], self._told)
 
@@ -62,7 +66,8 @@ class ClaimInvariants:
     def _claim_changed(self, change):
         new, old, uid, writer = change.new, change.old or {}, change.record.uid, self._server.writer
         devices = ",".join(f"{each['pool']}/{each['device']}" for each in results_of(new))
-        self._invariants.tell(change, f" devices={devices} for={','.join(each[:8] for each in reserved_for(new))}")
+        users = ",".join(each[:8] for each in reserved_for(new))
+        self._invariants.tell(change, f" devices={devices} for={users}{_kinds(new, old)}")
         self._invariants.one_acts(f"a write to claim {change.record.name}")
         if change.type == "DELETED" or allocation_of(new) is None:
             self._held.pop(uid, None)
@@ -83,14 +88,60 @@ class ClaimInvariants:
 
     def _newly_allocated(self, claim, decision):
         name = claim["metadata"]["name"]
+        if any(_asked(claim, each["request"]) is None for each in results_of(claim)):
+            self._fail(f"{decision.writer} allocates claim {name} for requests that it does not have")
+            return
         if FINALIZER not in claim["metadata"].get("finalizers", ()):
             self._fail(f"{decision.writer} allocates claim {name} without protecting it")
         for result in results_of(claim):
             self._check_reach(claim, result, decision)
             if not result.get("adminAccess"):
                 self._check_alone(claim, result, decision)
+        for request in claim["spec"]["devices"]["requests"]:
+            self._check_number(claim, request["name"], decision)
         for pool in sorted({(each["driver"], each["pool"]) for each in results_of(claim)}):
             self._check_amounts(claim, pool, decision)
+
+    def _check_number(self, claim, name, decision):
+        """The request, or one alternative of it, gets as many devices as it asks for."""
+        given = [each for each in results_of(claim) if each["request"].partition("/")[0] == name]
+        who = f"{decision.writer} gives request {name} of claim {claim['metadata']['name']}"
+        chosen = {each["request"] for each in given}
+        if len(chosen) != 1:
+            self._fail(f"{who} devices of {len(chosen)} alternatives")
+            return
+        asked = _asked(claim, chosen.pop())
+        if asked.get("allocationMode") != "All":
+            if len(given) != asked.get("count", 1):
+                self._fail(f"{who} {len(given)} devices of {asked.get('count', 1)}")
+            return
+        every = self._every_device(asked, decision)
+        here = {_device(each) for each in given}
+        if every is not None and here != every:
+            self._fail(f"{who} not all devices on {decision.node}: {sorted(here ^ every)}")
+
+    def _every_device(self, asked, decision):
+        """Identities of all devices that a request of mode All is about; None if there may have been others."""
+        nodes, found, newest = self._invariants.node_states(decision), [], {}
+        classes = self._classes.states_since(("", asked["deviceClassName"]), decision.versions[CLASSES])
+        if len(nodes) != 1 or len(classes) != 1 or classes[0] is None:
+            return None
+        for states in self._slices.all_states(decision.versions[SLICES]).values():
+            there = [state for state in states if state is not None and _may_reach(state, nodes, decision.node)]
+            if there and len(states) > 1:
+                return None
+            for part in there:
+                newest[_pool(part)] = max(newest.get(_pool(part), 0), part["spec"]["pool"]["generation"])
+                found.append(part)
+        selectors = [*(asked.get("selectors") or ()), *classes[0]["spec"]["selectors"]]
+        return {
+            (*_pool(part), device["name"])
+            for part in found
+            for device in part["spec"].get("devices") or ()
+            if part["spec"]["pool"]["generation"] == newest[_pool(part)]
+            and _reaches(_where(part, device), nodes[0], decision.node)
+            and all(_selects(each, part["spec"]["driver"], device) for each in selectors)
+        }
 
     def _others(self, claim, decision):
         """The other allocated claims that the decision had to reckon with, and all that were decided later."""
@@ -150,12 +201,14 @@ class ClaimInvariants:
 
     def _misfit(self, part, device, asked, nodes, decision):
         """Why the device is not for the request on any known state of the node; None if it may be."""
-        where = device if part["spec"].get("perDeviceNodeSelection") else part["spec"]
-        if not any(_reaches(where, node, decision.node) for node in nodes):
+        if not any(_reaches(_where(part, device), node, decision.node) for node in nodes):
             return "it is out of reach"
         for taint in device.get("taints") or ():
-            if taint["effect"] in ("NoSchedule", "NoExecute") and not _tolerated(taint, asked):
+            if taint["effect"] in ("NoSchedule", "NoExecute") and not tolerated(taint, asked):
                 return f"it has the taint {taint['key']}"
+        for states in self._rules.all_states(decision.versions[RULES]).values() if self._rules is not None else ():
+            if all(rule is not None and _keeps_out(rule, part, device, asked) for rule in states):
+                return f"rule {states[0]['metadata']['name']} taints it"
         driver = part["spec"]["driver"]
         if not all(_selects(each, driver, device) for each in asked.get("selectors") or ()):
             return "the claim selects others"
@@ -175,6 +228,11 @@ class ClaimInvariants:
         parts = [part for part in parts if part["spec"]["pool"]["generation"] == newest]
         if len(parts) != parts[0]["spec"]["pool"]["resourceSliceCount"]:
             self._fail(f"{decision.writer} allocates of pool {'/'.join(pool)}, of which slices are missing")
+        nodes = self._invariants.node_states(decision)
+        seen = [part for part in parts if _may_reach(part, nodes, decision.node)]
+        names = [device["name"] for part in seen for device in part["spec"].get("devices") or ()]
+        if len(names) > len(set(names)):
+            self._fail(f"{decision.writer} allocates of pool {'/'.join(pool)}, which has devices of the same name")
         devices = {device["name"]: device for part in parts for device in part["spec"].get("devices") or ()}
         holders = [claim, *self._others(claim, decision)]
         held = [each for holder in holders for each in results_of(holder) if (each["driver"], each["pool"]) == pool]
@@ -212,7 +270,7 @@ class ClaimInvariants:
     def _was_elsewhere(self, result, nodes, name):
         """Whether the device was published for other nodes alone."""
         places = [
-            device if part["spec"].get("perDeviceNodeSelection") else part["spec"]
+            _where(part, device)
             for states in self._slices.all_states(0).values()
             for part in states
             if _pool(part) == (result["driver"], result["pool"])
@@ -232,6 +290,7 @@ class ClaimInvariants:
         self._judged.add(meta["uid"])
         nodes = self._invariants.node_states(decision)
         who = f"{decision.writer} binds pod {meta['name']} to {decision.node}"
+        generated = {each.get("resourceClaimName") for each in pod["status"].get("resourceClaimStatuses") or ()}
         for name in claims_named(pod):
             claim = self._server.get("ResourceClaim", name, meta["namespace"], API_VERSION) if name else None
             if claim is None:
@@ -243,6 +302,9 @@ class ClaimInvariants:
                 continue
             if meta["uid"] not in reserved_for(claim):
                 self._fail(f"{who} before its claim {name} is reserved for it")
+            owners = [each["uid"] for each in claim["metadata"].get("ownerReferences") or ()]
+            if name in generated and owners != [meta["uid"]]:
+                self._fail(f"{who} with a claim {name} that was not made for it")
             selector = allocation_of(claim).get("nodeSelector")
             if selector is not None and not any(node_selector_matches(selector, node) for node in nodes):
                 self._fail(f"{who}, where its claim {name} cannot be used")
@@ -311,6 +373,38 @@ def _pool(part):
     return (part["spec"]["driver"], part["spec"]["pool"]["name"]) if part is not None else None
 
 
+def _kinds(new, old):
+    """What was special about the requests that a claim has just got devices for."""
+    if allocation_of(new) is None or allocation_of(old) is not None:
+        return ""
+    results = results_of(new)
+    asked = [_asked(new, each["request"]) or {} for each in results]
+    found = ["all"] if any(each.get("allocationMode") == "All" for each in asked) else []
+    found += ["admin"] if any(each.get("adminAccess") for each in results) else []
+    alternatives = [each["request"].partition("/")[2] for each in results]
+    return "".join(f" {each}" for each in (*found, *(f"/{each}" for each in dict.fromkeys(alternatives) if each)))
+
+
+def _where(part, device):
+    """What says from where a device can be reached."""
+    return device if part["spec"].get("perDeviceNodeSelection") else part["spec"]
+
+
+def _may_reach(part, nodes, name):
+    places = [part["spec"], *(part["spec"].get("devices") or () if part["spec"].get("perDeviceNodeSelection") else ())]
+    return any(_reaches(where, node, name) for where in places for node in nodes)
+
+
+def _keeps_out(rule, part, device, asked):
+    """Whether a rule keeps a request from a device."""
+    taint = rule["spec"]["taint"]
+    return (
+        taint["effect"] in ("NoSchedule", "NoExecute")
+        and is_matched(rule, part, device)
+        and not tolerated(taint, asked)
+    )
+
+
 def _is_ready(claim, result):
     """Whether the driver says so of the device, where a binding has to wait for that."""
     said = {
@@ -324,10 +418,12 @@ def _is_ready(claim, result):
 
 
 def _asked(claim, request):
-    """What the request, or the alternative that was chosen, asks for."""
+    """What the request, or the alternative that was chosen, asks for; None if there is no such request."""
     name, _, sub = request.partition("/")
-    found = next(each for each in claim["spec"]["devices"]["requests"] if each["name"] == name)
-    return found["exactly"] if not sub else next(each for each in found["firstAvailable"] if each["name"] == sub)
+    found = next((each for each in claim["spec"]["devices"]["requests"] if each["name"] == name), {})
+    if not sub:
+        return found.get("exactly")
+    return next((each for each in found.get("firstAvailable", ()) if each["name"] == sub), None)
 
 
 def _reaches(where, node, name):
@@ -336,12 +432,3 @@ def _reaches(where, node, name):
     if where.get("nodeSelector"):
         return node_selector_matches(where["nodeSelector"], node)
     return bool(where.get("allNodes"))
-
-
-def _tolerated(taint, asked):
-    return any(
-        each.get("effect", "") in ("", taint["effect"])
-        and each.get("key", "") in ("", taint["key"])
-        and (each.get("operator") == "Exists" or each.get("value", "") == taint.get("value", ""))
-        for each in asked.get("tolerations") or ()
-    )

@@ -24,8 +24,9 @@ CLASSES = {
     "slow": (f'device.driver == "{GPU}"', _kind("slow")),
     "nic": (f'device.driver == "{NIC}"',),
     "tpu": (f'device.driver == "{TPU}"',),
+    "quick": (f'device.driver == "{GPU}"', f'device.attributes["{GPU}"].model == "fast"'),
 }
-"""Name -> expressions of the selectors: CEL that is Python, too."""
+"""Name -> expressions of the selectors: CEL that is Python, too. That of "quick" fails on GPUs that name no model."""
 
 
 def device_class(name, expressions=None):
@@ -50,6 +51,7 @@ def _part(memory):
 
 
 TOLERATION = {"key": TAINT, "operator": "Exists", "effect": "NoSchedule"}
+PATIENCE = {"key": TAINT, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 4}
 
 CLAIMS = {
     "one": {"requests": [{"name": "r", "exactly": exactly("gpu")}]},
@@ -79,6 +81,24 @@ CLAIMS = {
     },
     "tolerant": {"requests": [{"name": "r", "exactly": exactly("gpu", tolerations=[TOLERATION])}]},
     "watch": {"requests": [{"name": "r", "exactly": exactly("gpu", adminAccess=True)}]},
+    "patient": {"requests": [{"name": "r", "exactly": exactly("gpu", tolerations=[TOLERATION, PATIENCE])}]},
+    "quick": {"requests": [{"name": "r", "exactly": exactly("quick")}]},
+    "all-gpus": {"requests": [{"name": "r", "exactly": exactly("gpu", 0)}]},
+    "all-tpus": {"requests": [{"name": "t", "exactly": exactly("tpu", 0)}]},
+    "watch-all": {"requests": [{"name": "r", "exactly": exactly("gpu", 0, adminAccess=True)}]},
+    "any": {
+        "requests": [
+            {
+                "name": "r",
+                "firstAvailable": [
+                    {"name": "tpus", **exactly("tpu", 0)},
+                    {"name": "part", **_part(20)},
+                    {"name": "gpu", **exactly("gpu", tolerations=[TOLERATION])},
+                ],
+            },
+            {"name": "n", "exactly": exactly("nic")},
+        ]
+    },
 }
 """Name of a template -> what its claims ask for."""
 
@@ -122,6 +142,16 @@ def wants_extended(pod):
     """How many devices the pod asks for as an extended resource."""
     requests = [each.get("resources", {}).get("requests", {}) for each in pod["spec"]["containers"]]
     return sum(int(each.get(RESOURCE, 0)) for each in requests)
+
+
+def tolerated(taint, asked):
+    """Whether a request, or the result for it, tolerates a taint of a device."""
+    return any(
+        each.get("effect", "") in ("", taint["effect"])
+        and each.get("key", "") in ("", taint["key"])
+        and (each.get("operator") == "Exists" or each.get("value", "") == taint.get("value", ""))
+        for each in asked.get("tolerations") or ()
+    )
 
 
 def gpu(name, kind, **attributes):

@@ -22,13 +22,21 @@ from tests.simulation.configuration import CLAIMS, PROFILE
 from tests.simulation.invariants import is_finished
 
 SPECIAL = "resource.kubernetes.io/extended-resource-claim"
+IN_FLIGHT = "in flight"
+"""Key of a claim that got its devices in a trial: until they are written no other pod may use it."""
 
 
 class NaiveClaims:
     """PreFilter and Filter."""
 
+    def pre_score(self, pod, world, nodes):
+        """Nothing: where a pod goes does not matter."""
+        return SKIP
+
     def pre_filter(self, pod, world):
         problem, claims = _claims_of(pod, world)
+        if not problem and any(IN_FLIGHT in claim for claim in claims):
+            problem = "in the process of being allocated"
         if problem:
             return unresolvable(problem)
         extended = wants_extended(pod) and _class_of_resource(world) is not None
@@ -43,11 +51,10 @@ class NaiveClaims:
 
     def filter(self, pod, node, world):
         _, claims = _claims_of(pod, world)
-        wanted = [convert(each, ResourceClaim) for each in claims if allocation_of(each) is None]
-        if wants_extended(pod) and served_by_claims(node) and _class_of_resource(world) is not None:
-            if any(SPECIAL in (each["metadata"].get("annotations") or {}) for each in _owned(pod, world)):
-                return unresolvable("cannot schedule extended resource claim")
-            wanted.append(_special(wants_extended(pod), _class_of_resource(world)))
+        made = any(SPECIAL in (each["metadata"].get("annotations") or {}) for each in _owned(pod, world))
+        if made and _is_special_on(pod, node, world):
+            return unresolvable("cannot schedule extended resource claim")
+        wanted = _wanted_on(pod, node, world)
         if wanted:
             try:
                 if _naive(node, world).allocate(wanted) is None:
@@ -62,6 +69,38 @@ class NaiveClaims:
             if (selector and not node_selector_matches(selector, node)) or _has_failed(claim):
                 return unresolvable("resourceclaim not available on the node")
         return None
+
+
+def with_allocations(world, pod, node):
+    """A copy of the world in which the claims of the pod, which fits on the node, have devices there."""
+    wanted = _wanted_on(pod, node, world)
+    if not wanted:
+        return world
+    naive = _naive(node, world)
+    naive.allocate(wanted)
+    copy, claims = world.with_pods([]), list(world.kind("ResourceClaim"))
+    copy.objects = {**world.objects, "ResourceClaim": claims}
+    for number, claim in enumerate(wanted):
+        results = [_result(each) for each in naive.picked if each.want.claim == number]
+        status = {"status": {"allocation": {"devices": {"results": results}}}, IN_FLIGHT: True}
+        at = next((i for i, each in enumerate(claims) if each["metadata"]["uid"] == claim.metadata.uid), None)
+        if at is None:
+            meta = {"name": f"special of {pod['metadata']['name']}", "namespace": "", "uid": pod["metadata"]["uid"]}
+            claims.append({"kind": "ResourceClaim", "metadata": meta, "spec": {"devices": {}}, **status})
+        else:
+            claims[at] = {**claims[at], **status}
+    return copy
+
+
+def _result(picked):
+    driver, pool, device = picked.identity
+    found = {"request": picked.want.name, "driver": driver, "pool": pool, "device": device}
+    if picked.want.admin:
+        found["adminAccess"] = True
+    elif picked.device.allow_multiple_allocations:
+        consumed = {name: str(int(amount)) for name, amount in picked.consumed.items()}
+        found |= {"shareID": f"trial {id(picked)}", "consumedCapacity": consumed}
+    return found
 
 
 class NaiveFit:
@@ -182,6 +221,19 @@ def _special(count, of):
     request = {"name": "container-0-request-0", "exactly": exactly(of, count)}
     meta = {"name": "special", "namespace": "default", "uid": "special"}
     return convert({"metadata": meta, "spec": {"devices": {"requests": [request]}}}, ResourceClaim)
+
+
+def _is_special_on(pod, node, world):
+    """Whether a claim has to be made for the pod's extended resource there."""
+    return wants_extended(pod) and served_by_claims(node) and _class_of_resource(world) is not None
+
+
+def _wanted_on(pod, node, world):
+    """The claims to be allocated on the node."""
+    wanted = [convert(each, ResourceClaim) for each in _claims_of(pod, world)[1] if allocation_of(each) is None]
+    if _is_special_on(pod, node, world):
+        wanted.append(_special(wants_extended(pod), _class_of_resource(world)))
+    return wanted
 
 
 def _naive(node, world):

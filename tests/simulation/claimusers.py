@@ -10,6 +10,7 @@ from tests.simulation.claimobjects import (
     CLASSES,
     RESOURCE,
     allocation_of,
+    claims_named,
     device_class,
     reserved_for,
     results_of,
@@ -22,11 +23,17 @@ SHARED = ("s0", "s1", "s2", "s3")
 """Names of claims that several pods use."""
 USES = (
     *[["one"]] * 3, ["two"], ["fast"], ["pair"], ["either"], ["whole"], ["half"], ["half"], ["quarter"], ["quarter"],
-    ["slice"], ["slice"], ["slices"], ["slow"], ["slow"], ["nic"], ["both"], ["tolerant"], ["one", "nic"],
-    ["half", "slice"], ["watch"], ["one", "one"],
+    ["slice"], ["slice"], ["slices"], ["slow"], ["slow"], ["slow"], ["nic"], ["both"], ["tolerant"], ["one", "nic"],
+    ["half", "slice"], ["watch"], ["one", "one"], *[["patient"]] * 4, ["quick"], ["all-gpus"], ["all-tpus"],
+    ["watch-all"], ["any"],
 )  # fmt: skip
 """Templates that the claims of one pod are made of."""
-SHARED_KINDS = ("one", "one", "two", "either", "half", "slice", "nic")
+SHARED_KINDS = ("one", "one", "two", "either", "half", "slice", "nic", "nic", "any")
+OF_MEMBERS = (
+    ["one"], ["one"], ["two"], ["half"], ["quarter"], ["slice"], ["slow"], ["one", "nic"], ["both"], ["either"],
+    ["pair"], ["tolerant"], ["any"],
+)  # fmt: skip
+"""Templates that the claims of the members of a gang are made of."""
 
 
 class ClaimUsers:
@@ -36,7 +43,10 @@ class ClaimUsers:
         self._simulation = simulation
         self.server = simulation.server
         self.plan = simulation.plan
+        self.trace = simulation.trace
         self.rng = Random(f"{simulation.plan.seed} claim users")
+        self._at_once = Random(f"{simulation.plan.seed} claims replaced at once")
+        self._rest = False
         self.server.rng = Random(f"{simulation.plan.seed} uids")
         """Not those of the objects that the claim controller makes."""
         self.drivers = Drivers(simulation)
@@ -72,6 +82,7 @@ class ClaimUsers:
             (1.5, self._remove_shared),
             (1, self._replace_shared),
             (1, self._remove_generated),
+            (1, self._take_name),
             (1.5, self._allocate_elsewhere),
             (1, self._free_some),
             (2, self._end_holder),
@@ -80,6 +91,7 @@ class ClaimUsers:
     def tidy_up(self):
         """Classes, templates and claims without which pods could never run are there in the end, mostly; pods that hold
         devices leave, and unused claims are freed, which wakes others."""
+        self._rest = True
         self._controller.calm()
         for name in CLASSES:
             if self.rng.random() < 0.8:
@@ -102,7 +114,7 @@ class ClaimUsers:
 
     def objects(self):
         """All that decisions about claims depend on."""
-        return [thing for kind in ("ResourceClaim", "ResourceSlice", "DeviceClass") for thing in self._all(kind)]
+        return [*self._all("ResourceClaim"), *self.drivers.rules.slices(), *self._all("DeviceClass")]
 
     def _all(self, kind):
         return self.server.objects(kind, API_VERSION)
@@ -121,10 +133,13 @@ class ClaimUsers:
         self._put_class(self.rng.choice(sorted(CLASSES)), again=True)
 
     def _lose_class(self):
-        self.server.remove("DeviceClass", self.rng.choice(sorted(CLASSES)), api_version=API_VERSION)
+        name = self.rng.choice(sorted(CLASSES))
+        self.trace(f"class {name} goes")
+        self.server.remove("DeviceClass", name, api_version=API_VERSION)
 
     def _narrow_class(self):
         """A class selects fewer devices from now on."""
+        self.trace("class gpu selects fewer devices")
         spec = device_class("gpu", CLASSES["fast"])["spec"]
         self.server.change("DeviceClass", "gpu", lambda thing: thing.update(spec=spec), api_version=API_VERSION)
 
@@ -162,17 +177,67 @@ class ClaimUsers:
         """A claim without reservations is made anew under its name, at once; its finalizers are taken away."""
         found = [claim for claim in self._all("ResourceClaim") if claim["metadata"]["name"] in SHARED]
         found = [claim for claim in found if not reserved_for(claim)]
+        wanted = {
+            (pod["metadata"]["namespace"], name)
+            for pod in self.server.objects("Pod")
+            if not pod["spec"].get("nodeName") and not is_gone(pod)
+            for name in claims_named(pod)
+        }
+        waited = [each for each in found if (each["metadata"]["namespace"], each["metadata"]["name"]) in wanted]
+        if waited and self.rng.random() < 0.7:
+            found = waited
         if found:
-            meta = self.rng.choice(found)["metadata"]
-            where = meta["namespace"], API_VERSION
-            self.server.change("ResourceClaim", meta["name"], _unprotect, *where)
-            self._remove({"metadata": meta})
+            claim = self.rng.choice(found)
+            meta = claim["metadata"]
+            self.trace(f"claim {meta['name']} is made anew{', and pods wait' if claim in waited else ''}")
+            self._unprotect_and_remove(meta)
             self._add_shared(meta["name"], meta["namespace"])
+
+    def placed(self, namespace, name):
+        """A replica has just placed a pod: now and then another claim has the name that it is to write."""
+        if not self._rest and self._at_once.random() < 0.06:
+            call_later(self._at_once.uniform(0, 0.02), self._replace_claim_of, namespace, name)
+
+    def _replace_claim_of(self, namespace, name):
+        pod = self.server.get("Pod", name, namespace)
+        for each in claims_named(pod) if pod is not None else ():
+            claim = self.server.get("ResourceClaim", each, namespace, API_VERSION) if each else None
+            if claim is None or reserved_for(claim):
+                continue
+            self.trace(f"claim {each} is made anew while pod {name} is being bound")
+            if claim["metadata"].get("ownerReferences"):
+                self._put_namesake(claim)
+            else:
+                self._unprotect_and_remove(claim["metadata"])
+                self._add_shared(each, namespace)
+            return
+
+    def _unprotect_and_remove(self, meta):
+        self.server.change("ResourceClaim", meta["name"], _unprotect, meta["namespace"], API_VERSION)
+        self._remove({"metadata": meta})
+
+    def _take_name(self):
+        """A user replaces a claim that was made for a pod by one of that name that is not the pod's."""
+        found = [claim for claim in self._all("ResourceClaim") if claim["metadata"].get("ownerReferences")]
+        found = [claim for claim in found if not reserved_for(claim) and "deletionTimestamp" not in claim["metadata"]]
+        if found:
+            claim = self.rng.choice(found)
+            self.trace(f"claim {claim['metadata']['name']} is replaced by a namesake")
+            self._put_namesake(claim)
+
+    def _put_namesake(self, claim):
+        meta = claim["metadata"]
+        self._unprotect_and_remove(meta)
+        own = {"name": meta["name"], "namespace": meta["namespace"]}
+        thing = {"apiVersion": API_VERSION, "kind": "ResourceClaim", "metadata": own, "spec": claim["spec"]}
+        self.server.insert({**thing, "status": {}})
 
     def _remove_generated(self):
         """A user deletes a claim that was made for a pod: the controller makes another one."""
         if found := [claim for claim in self._all("ResourceClaim") if claim["metadata"].get("ownerReferences")]:
-            self._remove(self.rng.choice(found))
+            claim = self.rng.choice(found)
+            self.trace(f"claim {claim['metadata']['name']} of a pod is deleted")
+            self._remove(claim)
 
     def _allocate_elsewhere(self):
         """Another client allocates a claim for one GPU."""
@@ -193,6 +258,7 @@ class ClaimUsers:
         if found:
             meta = self.rng.choice(found)["metadata"]
             make = _without_devices
+            self.trace(f"claim {meta['name']} is freed by another client")
             self.server.change("ResourceClaim", meta["name"], make, meta["namespace"], API_VERSION)
 
     # --- pods ------------------------------------------------------------------------------------------
@@ -221,6 +287,16 @@ class ClaimUsers:
             uses = rng.choice(USES)
             entries = [{"name": f"c{i}", "resourceClaimTemplateName": use} for i, use in enumerate(uses)]
         pod["spec"]["resourceClaims"] = entries
+
+    def of_members(self):
+        """What each member of a gang claims, as `resourceClaims`; None if each goes its own way."""
+        rng = self.rng
+        if rng.random() < 0.25:
+            return None
+        if rng.random() < 0.1:
+            name = rng.choice(SHARED)
+            return [{"name": name, "resourceClaimName": name}]
+        return [{"name": f"c{i}", "resourceClaimTemplateName": use} for i, use in enumerate(rng.choice(OF_MEMBERS))]
 
     def _ask_for_devices(self):
         """A pod to which little else matters."""

@@ -42,6 +42,12 @@ RESERVATION_GATES = {
 }
 """Name -> in which share of the worlds with Reservations it is on."""
 
+RULES = "DRADeviceTaintRules=true"
+"""The gate with which DeviceTaintRules count."""
+
+NATIVE = ("GenericWorkload=true", "GangScheduling=true")
+"""The gates of Kubernetes' own PodGroups."""
+
 ADAPTION = "DevicePluginAdaption=true"
 """The gate with which allocations are written for vendors' device plugins, too."""
 
@@ -57,12 +63,26 @@ def resolved(plan):
 def gates(plan):
     """The feature gates as they are set."""
     found = [] if "claims" in plan.features else list(GATES)
+    if heeds_rules(plan):
+        found.append(RULES)
+    if has_native_groups(plan):
+        found += NATIVE
     if "reservations" in plan.features:
         rng = Random(f"{plan.seed} reservation gates")
         found += [f"{name}=true" for name, chance in RESERVATION_GATES.items() if rng.random() < chance]
     if has_vendors(plan) and Random(f"{plan.seed} device plugins").random() < 0.6:
         found.append(ADAPTION)
     return tuple(found)
+
+
+def heeds_rules(plan):
+    """Whether DeviceTaintRules count."""
+    return "claims" in plan.features and Random(f"{plan.seed} taint rules").random() < 0.7
+
+
+def has_native_groups(plan):
+    """Whether pods are placed together by Kubernetes' own PodGroup, too."""
+    return {"gangs", "claims"} <= set(plan.features) and Random(f"{plan.seed} native groups").random() < 0.5
 
 
 def has_vendors(plan):

@@ -19,6 +19,7 @@ from tests.simulation.claimobjects import (
     shared_gpu,
     slow_gpu,
 )
+from tests.simulation.devicetaints import TaintRules
 
 SLICE = "ResourceSlice"
 
@@ -28,6 +29,8 @@ class Drivers:
 
     def __init__(self, simulation):
         self.server = simulation.server
+        self.trace = simulation.trace
+        self.rules = TaintRules(simulation)
         self.rng = Random(f"{simulation.plan.seed} drivers")
         self._machines = {}
         self._generations = {}
@@ -52,11 +55,15 @@ class Drivers:
             (0.7, self._rebuild),
             (2, self._taint_some),
             (0.7, self._lose_slice),
+            (0.7, self._name_twice),
+            (0.7, self._bring_back_old),
+            *self.rules.actions(),
         ]
 
     def tidy_up(self):
         """Devices come, taints go, and conditions become true; some of it only later, which wakes others."""
         self._rest = True
+        self.rules.tidy_up()
         for pool in self._pools():
             chance = self.rng.random()
             if chance < 0.6 or pool in self._generations:
@@ -85,7 +92,7 @@ class Drivers:
                 "plain": rng.randint(1, 4) if kind in ("plain", "mixed") else 0,
                 "parts": rng.randint(1, 2) if kind in ("parts", "mixed") else 0,
                 "shared": rng.randint(1, 2) if kind in ("shared", "mixed") else 0,
-                "slow": rng.choice([0, 0, 1, 2]),
+                "slow": rng.choice([0, 1, 2]),
                 "tpus": rng.choice([0, 0, 1, 2]),
                 "models": [rng.choice(["fast", "slow"]) for _ in range(4)],
                 "numa": [rng.choice([0, 1]) for _ in range(4)],
@@ -127,10 +134,19 @@ class Drivers:
 
     # --- slices ------------------------------------------------------------------------------------
 
-    def publish(self, pool):
-        """The pool as it is now, under its next generation; some drivers write one slice after the other."""
+    def publish(self, pool, twice=False):
+        """The pool as it is now, under its next generation; some drivers write one slice after the other.
+
+        `twice`: one device is in two slices, which makes the pool invalid until it is published again.
+        """
         generation = self._generations[pool] = self._ever[pool] = self._ever.get(pool, 0) + 1
         specs, slowly = self._specs(pool), self.rng.random() < 0.3
+        if twice and specs:
+            where, _, devices = specs[-1]
+            specs.append((where, [], devices[:1]))
+            self.trace(f"pool {'/'.join(pool)} names a device twice")
+        elif slowly and len(specs) > 1:
+            self.trace(f"pool {'/'.join(pool)} comes slice by slice")
         delay = 0.0
         for number, spec in enumerate(specs):
             if slowly and number:
@@ -178,6 +194,7 @@ class Drivers:
     def _lose_some(self):
         """A driver is removed, and its slices with it."""
         if pool := self._some_pool():
+            self.trace(f"pool {'/'.join(pool)} goes with its driver")
             self._lose(pool)
 
     def _lose(self, pool):
@@ -188,7 +205,32 @@ class Drivers:
     def _lose_slice(self):
         """A user deletes a slice: the pool is not complete until it is published again."""
         if found := self._slices():
-            self._remove(self.rng.choice(found))
+            thing = self.rng.choice(found)
+            self.trace(f"pool {thing['spec']['pool']['name']} lacks a slice")
+            self._remove(thing)
+
+    def _name_twice(self):
+        if pool := self._some_pool():
+            self.publish(pool, twice=True)
+
+    def _bring_back_old(self):
+        """A slice of an earlier generation, with a device that there is no more, stays until the pool is published
+        again.
+        """
+        found = [each for each in self._slices() if each["spec"]["pool"]["generation"] > 1]
+        found = [
+            each for each in found if each["spec"].get("devices") and not each["metadata"]["name"].endswith("-old")
+        ]
+        if not found:
+            return
+        spec, name = (thing := self.rng.choice(found))["spec"], f"{thing['metadata']['name']}-old"
+        about = {**spec["pool"], "generation": spec["pool"]["generation"] - 1}
+        gone = {**spec["devices"][0], "name": "gone"}
+        if self.server.get(SLICE, name, api_version=API_VERSION) is None:
+            self.trace(f"pool {about['name']} gets an old slice back")
+            content = {**spec, "pool": about, "devices": [gone, *spec["devices"]]}
+            meta = {"name": name}
+            self.server.insert({"apiVersion": API_VERSION, "kind": SLICE, "metadata": meta, "spec": content})
 
     def _rebuild(self):
         """A machine gets other devices."""
@@ -200,6 +242,7 @@ class Drivers:
     def _taint_some(self):
         pool = self._some_pool()
         if pool is not None:
+            call_later(self.rng.uniform(0, 3), self.rules.evict)
             names = [device["name"] for part in self._slices(pool) for device in part["spec"].get("devices") or ()]
             self._set_taints(pool, [name for name in names if self.rng.random() < 0.4])
 
@@ -240,10 +283,14 @@ class Drivers:
         waiting = [each for each in results_of(claim) if each.get("bindingConditions")]
         if not waiting:
             return
-        plan = self.rng.choice(["ready"] * 4 + ["fail", "never"]) if not self._rest else "ready"
-        if plan != "never":
+        plan = self.rng.choice(["ready"] * 3 + ["fail", "never"]) if not self._rest else "ready"
+        meta = claim["metadata"]
+        if plan == "never":
+            self.trace(f"devices of claim {meta['name']} are never to be ready")
+        else:
             condition = READY if plan == "ready" else FAILED
-            meta = claim["metadata"]
+            if condition == FAILED:
+                self.trace(f"devices of claim {meta['name']} are to fail")
             delay = self.rng.uniform(0, 2) if self._rest else self.rng.uniform(0, 8)
             call_later(delay, self._report, meta["namespace"], meta["name"], meta["uid"], waiting, condition)
 
@@ -294,6 +341,7 @@ class Drivers:
             thing["status"] = {**(thing.get("status") or {}), "allocation": allocation}
 
         meta = claim["metadata"]
+        self.trace(f"claim {meta['name']} is allocated by another client")
         self.server.change("ResourceClaim", meta["name"], make, meta["namespace"], API_VERSION)
 
 

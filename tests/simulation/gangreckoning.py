@@ -6,6 +6,7 @@ from random import Random
 
 from koordsched.framework.status import Code
 from tests.reference.evaluation import evaluate
+from tests.simulation.claimreckoning import with_allocations
 from tests.simulation.configuration import PROFILE
 from tests.simulation.gangoptions import (
     LABEL,
@@ -19,6 +20,7 @@ from tests.simulation.gangoptions import (
 )
 from tests.simulation.gangusers import API_VERSION, KIND
 from tests.simulation.invariants import is_finished, is_gone
+from tests.simulation.nativeusers import group_of
 
 TRIALS = 6
 """Ways in which a gang is tried to be placed: if all succeed, so does the scheduler."""
@@ -33,8 +35,12 @@ UNTRIED = ("volumes", "loads", "breakers", "numa", "devices", "reservations")
 class GangReckoning:
     """Methods return texts, none if all is well."""
 
-    def __init__(self, checks, broken, plan):
-        """`checks`: `GangInvariants`; `broken`: uids of pods that cannot be understood."""
+    def __init__(self, checks, broken, plan, natives=None):
+        """`checks`: `GangInvariants`; `broken`: uids of pods that cannot be understood; `natives`: `NativeInvariants`,
+        None without PodGroups of Kubernetes' own.
+        """
+        self._natives = natives
+        self._broken = broken
         self._checks = checks
         self._server = checks._server
         self._plan = plan
@@ -50,6 +56,8 @@ class GangReckoning:
 
     def is_tried_alone(self, pod):
         """Whether a pending pod is placed by itself for certain."""
+        if group_of(pod):
+            return False
         gang_id = gang_of(pod)
         if gang_id is None:
             return True
@@ -63,6 +71,9 @@ class GangReckoning:
     def is_kept_out(self, pod, waiting):
         """Whether a pending pod cannot be tried, or that is unknown, as its gang lacks pods. `waiting`: uid -> pod."""
         gang_id = gang_of(pod)
+        if group_of(pod):
+            found = self._natives.groups(waiting, self._broken).get(group_of(pod))
+            return found is None or len(found[1]) + len(found[2]) < found[0]
         if gang_id is None or self.is_tried_alone(pod):
             return False
         options = self._options(gang_id)
@@ -156,6 +167,14 @@ class GangReckoning:
             trial = _Trial(reckoning, quotas, waiting)
             if all(trial.succeeds(lacking, self._rng) for _ in range(TRIALS)):
                 yield f"gangs {', '.join(gang_ids)} wait although there is room"
+        for name, (least, bound, pending) in (
+            self._natives.groups(waiting, self._broken).items() if self._natives else ()
+        ):
+            needed = max(least - len(bound), 1)
+            if needed <= len(pending):
+                trial = _Trial(reckoning, quotas, waiting)
+                if all(trial.succeeds([(pending, needed)], self._rng) for _ in range(TRIALS)):
+                    yield f"group {name} waits although there is room"
 
     def _lacking(self, gang_ids, waiting):
         """(pods that wait, how many of them are needed) by gang; None if the gangs are not to be placed together."""
@@ -182,6 +201,7 @@ class _Trial:
         self._world = reckoning.world()
         self._profile = reckoning.profile()
         self._quotas = quotas
+        self._claims = reckoning.claims is not None
         self._nominated = [
             (pod, node) for pod in waiting.values() if (node := (pod.get("status") or {}).get("nominatedNodeName"))
         ]
@@ -197,7 +217,11 @@ class _Trial:
             feasible = evaluate(pod, world, self._profile, nominated).feasible
             if not feasible:
                 return False
-            world = world.with_pods([(pod, rng.choice(feasible))])
+            node = rng.choice(feasible)
+            world = world.with_pods([(pod, node)])
+            if self._claims:
+                [place] = [each for each in world.nodes if each["metadata"]["name"] == node]
+                world = with_allocations(world, pod, place)
             placed.add(pod["metadata"]["uid"])
             left[number] -= 1
             if max(left) <= 0:
@@ -228,11 +252,14 @@ def stuck(scheduler):
             for gang in group.gangs.values()
             if not group.admits_singly(gang)
             for pod in gang.pending.values()
-            if cache.placeable(pod)
+            if cache.placeable(pod) and not _is_kept_by_others(queued.get(pod.uid))
         }
+        enough = all(
+            len(together & gang.pending.keys()) + len(gang.bound) >= gang.options.min for gang in group.gangs.values()
+        )
         # As upstream, a gang that does not name the group back wakes none of it (record gang-group-one-sided).
         one_sided = any(gang_id not in group.gangs for gang_id in group.gang_ids)
-        if together and not one_sided and all(_is_gated(queued.get(uid)) for uid in together):
+        if together and enough and not one_sided and all(_is_gated(queued.get(uid)) for uid in together):
             yield f"group {group.id} waits, and no pod is in the queue for it"
 
 
@@ -268,7 +295,13 @@ def _cache(scheduler):
 
 
 def _is_gated(item):
-    return item is None or bool(item.gating_plugin)
+    """Whether the pod's gang keeps it from the queue, or it is lost."""
+    return item is None or item.gating_plugin == "Coscheduling"
+
+
+def _is_kept_by_others(item):
+    """Whether another plugin keeps the pod from the queue: as long as a claim of its is missing, for example."""
+    return item is not None and item.gating_plugin not in ("", "Coscheduling")
 
 
 def _is_bound(pod):

@@ -145,6 +145,7 @@ class GangUsers:
             "gated": rng.random() < 0.15,
             "foreign": rng.random() < 0.05,
             "hazy": rng.random() < 0.1,
+            "claims": self._simulation.claims.of_members() if self._simulation.claims is not None else None,
             "made": 0,
         }
 
@@ -187,6 +188,8 @@ class GangUsers:
                 meta["labels"][f"{LABEL}/min-available"] = str(job["min"])
         if job["indexed"]:
             annotations[GANG + "network-topology-index"] = str((number * 7) % 5)
+        if job["claims"] is not None:
+            made["spec"]["resourceClaims"] = job["claims"]
         made["spec"].pop("schedulingGates", None)
         if job["gated"] and rng.random() < 0.5:
             made["spec"]["schedulingGates"] = [{"name": "wait"}]

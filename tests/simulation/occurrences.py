@@ -51,6 +51,26 @@ FAULTS = {
     "reservation gone with its room": r"DELETED /r\d \S+ v\d+ Available node=\S+$",
     "reservation expired": r"MODIFIED /r\d \S+ v\d+ Failed ",
     "reservation used up": r"MODIFIED /r\d \S+ v\d+ Succeeded ",
+    "pool published slice by slice": r"pool \S+ comes slice by slice$",
+    "pool without one of its slices": r"pool \S+ lacks a slice$",
+    "pool with two devices of a name": r"pool \S+ names a device twice$",
+    "pool of two generations": r"pool \S+ gets an old slice back$",
+    "pool gone with its driver": r"pool \S+ goes with its driver$",
+    "devices tainted by a rule": r"rule \S+ taints devices NoSchedule",
+    "devices tainted by a rule, NoExecute": r"rule \S+ taints devices NoExecute",
+    "rule on devices gone": r"rule \S+ taints no more$",
+    "pod evicted from a device": r"pod \S+ is evicted from a tainted device$",
+    "pod evicted from a device after a while": r"pod \S+ is evicted from a tainted device, after",
+    "devices fail after their allocation": r"devices of claim \S+ are to fail$",
+    "devices never ready": r"devices of claim \S+ are never to be ready$",
+    "device class gone": r"class \w+ goes$",
+    "device class selects fewer": r"class gpu selects fewer devices$",
+    "claim made anew while pods wait": r"claim \S+ is made anew, and pods wait$",
+    "claim made anew while its pod is bound": r"claim \S+ is made anew while pod \S+ is being bound$",
+    "claim replaced by a namesake": r"claim \S+ is replaced by a namesake$",
+    "claim of a pod deleted": r"claim \S+ of a pod is deleted$",
+    "claim allocated by another client": r"claim \S+ is allocated by another client$",
+    "claim freed by another client": r"claim \S+ is freed by another client$",
 }
 """Name -> how the trace tells of it."""
 
@@ -81,11 +101,22 @@ TOLD = {
 }
 """Name -> the Event, in the trace, by which the scheduler says what it makes of it."""
 
+CLAIMED = {
+    "claim used by several pods": r" devices=\S+ for=\w+,\w+.* by ",
+    "all devices of a node claimed": r" devices=\S+ for=\w+.* all\b.* by ",
+    "admin access granted": r" devices=\S+ for=\w+.* admin\b.* by ",
+    "first alternative chosen": r" devices=\S+ for=\w+.* /(big|tpus)\b.* by ",
+    "later alternative chosen": r" devices=\S+ for=\w+.* /(small|part|gpu)\b.* by ",
+    "extended resource served by a claim": r" \S+-extended-resources-\S+ .* devices=\S+ for=\w+.* by ",
+    "reservation of a claim taken back": r"MODIFIED \S+ \S+ v\d+ devices=\S+ for= by ",
+}
+"""Name -> the write of a claim, in the trace, by which the scheduler answers what pods ask for."""
+
 MET = {"stale_events": "old event left out", "failures": "request of a reflector failed"}
 """Counter of the reflectors, told at the end of every process -> name."""
 
 DELETED_IN_THE_MIDDLE = "pod deleted while it was being bound"
-KINDS = (*FAULTS, *NOTICED, *TOLD, *MET.values(), DELETED_IN_THE_MIDDLE)
+KINDS = (*FAULTS, *NOTICED, *TOLD, *CLAIMED, *MET.values(), DELETED_IN_THE_MIDDLE)
 
 _PLACED = re.compile(r" places \S+ (\S+) on (?!nowhere)")
 _DELETED_UNBOUND = re.compile(r" DELETED \S+ (\S+) v\d+ node= ")
@@ -95,7 +126,7 @@ _MET = re.compile(r" met (\w+): (\d+)$")
 def count(seed):
     """Name -> how often, in one run."""
     outcome = simulation.run(seed, trace_length=None, log_level=logging.DEBUG)
-    found, placed = _matches(FAULTS | TOLD, outcome.trace) + _matches(NOTICED, outcome.log), set()
+    found, placed = _matches(FAULTS | TOLD | CLAIMED, outcome.trace) + _matches(NOTICED, outcome.log), set()
     for line in outcome.trace:
         if (pod := _PLACED.search(line)) is not None:
             placed.add(pod[1])

@@ -228,10 +228,15 @@ class Process:
             placements = await schedule_one(queued)
             if gangs is not None and placements:
                 decision = known._replace(acts=self.may_write())
-                gangs.placed_together([each.pod.uid for each in placements], decision, scheduler.cluster.assumed)
+                uids = [each.pod.uid for each in placements]
+                for checks in (gangs, self.simulation.native_checks):
+                    if checks is not None:
+                        checks.placed_together(uids, decision, scheduler.cluster.assumed)
             for placement in placements:
                 pod = placement.queued.pod
                 self.trace(f"{self.name} places {pod.key} {pod.uid[:8]} on {placement.node}")
+                if self.simulation.claims is not None:
+                    self.simulation.claims.placed(pod.namespace, pod.name)
             if not placements:
                 self.trace(f"{self.name} places {queued.key} {queued.pod.uid[:8]} on nowhere")
             return placements
@@ -246,12 +251,11 @@ class Process:
     def _watch_jobs(self, attempted, gangs):
         """Notes which pods are tried together, and what is evicted for them."""
         scheduler = self.scheduler
-        [plugin] = scheduler.profiles[configuration.PROFILE].job_plugins
-        begin, evict = plugin.begin_job, scheduler.evictions.start
+        evict = scheduler.evictions.start
         give_back = scheduler.cycle.give_back
         victims = []
 
-        def beginning(pod):
+        def beginning(begin, pod):
             job = begin(pod)
             attempted.update(member.uid for member in job.members) if job is not None else None
             return job
@@ -268,7 +272,9 @@ class Process:
                 gangs.evicting(victims, known._replace(acts=self.may_write()))
                 victims.clear()
 
-        plugin.begin_job, scheduler.evictions.start = beginning, evicting
+        for plugin in scheduler.profiles[configuration.PROFILE].job_plugins:
+            plugin.begin_job = partial(beginning, plugin.begin_job)
+        scheduler.evictions.start = evicting
         scheduler.cycle.give_back = giving_back
 
     def _watch_pauses(self, inbox):
@@ -342,7 +348,8 @@ class Process:
         for index, _ in pod.requests.amounts if promised else ():
             due = sum(dict(other.requests.amounts).get(index, 0) for other in promised)
             used, there = int(table.requested[index].data[row]), int(table.allocatable[index].data[row])
-            if due and used + due > there and (index >= len(before) or used > before[index]):
+            # What a node has none of is served by claims: devices are promised to no pod.
+            if due and there and used + due > there and (index >= len(before) or used > before[index]):
                 name = table.resource_names.names[index]
                 self.simulation.invariants.fail(
                     f"{self.name} places pod {pod.key} on {table.names[row]}, where {name} is promised to "

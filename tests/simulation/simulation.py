@@ -10,8 +10,9 @@ from tests.simulation.claiminvariants import CLAIMS as DEVICE_CLAIMS
 from tests.simulation.claiminvariants import SLICES, ClaimInvariants, without_served
 from tests.simulation.claimreckoning import strays, wrong_claims
 from tests.simulation.claimusers import ClaimUsers
-from tests.simulation.configuration import gang_defaults, preempts_by_pod
+from tests.simulation.configuration import gang_defaults, has_native_groups, heeds_rules, preempts_by_pod
 from tests.simulation.deviceinvariants import REPORTS, DeviceInvariants
+from tests.simulation.devicetaints import RULES
 from tests.simulation.deviceusers import DeviceUsers
 from tests.simulation.extenders import Extender
 from tests.simulation.ganginvariants import POD_GROUPS, GangInvariants
@@ -21,6 +22,8 @@ from tests.simulation.invariants import Invariants
 from tests.simulation.kubelets import Kubelets
 from tests.simulation.loadusers import LoadUsers
 from tests.simulation.loop import SimulationLoop
+from tests.simulation.nativeinvariants import GROUPS, NativeInvariants
+from tests.simulation.nativeusers import NativeUsers
 from tests.simulation.nodefaults import NodeFaults
 from tests.simulation.numainvariants import TOPOLOGIES, NumaInvariants
 from tests.simulation.numausers import NumaUsers
@@ -93,6 +96,10 @@ class Simulation:
         self.reservations = ReservationUsers(self) if "reservations" in features else None
         self.gangs = GangUsers(self) if "gangs" in features else None
         self.claims = ClaimUsers(self) if "claims" in features else None
+        self.natives = NativeUsers(self) if has_native_groups(self.plan) else None
+        self.native_checks = None
+        if self.natives is not None:
+            self.native_checks = NativeInvariants(self.invariants, self.server)
         self.gang_checks = None
         if self.gangs is not None:
             self.gang_checks = GangInvariants(self.invariants, self.server, gang_defaults(self.plan))
@@ -110,7 +117,7 @@ class Simulation:
         if self.devices is not None:
             more.append(DeviceInvariants(self.invariants, self.server, self.devices))
         if self.claims is not None:
-            more.append(ClaimInvariants(self.invariants, self.server))
+            more.append(ClaimInvariants(self.invariants, self.server, heeds_rules(self.plan)))
             self.invariants.without_served = without_served
         if self.reservations is not None:
             self.invariants.reserved = ReservationInvariants(self)
@@ -129,8 +136,9 @@ class Simulation:
         reports = [TOPOLOGIES] if self.numa is not None else []
         reports += [REPORTS] if self.devices is not None else []
         reports += [RESERVATIONS] if self.reservations is not None else []
-        reports += [DEVICE_CLAIMS, SLICES] if self.claims is not None else []
+        reports += [DEVICE_CLAIMS, SLICES, RULES] if self.claims is not None else []
         reports += [POD_GROUPS] if self.gangs is not None else []
+        reports += [GROUPS] if self.natives is not None else []
         return quotas + reports + volumes + ([NAMESPACES] if self.faults is not None else [])
 
     def leader(self):
@@ -181,7 +189,9 @@ class Simulation:
         fail = self.invariants.fail
         quotas = self._quota_checks.now() if self._quota_checks is not None else None
         storage = self._volume_checks.objects() if self._volume_checks is not None else ()
-        gangs = GangReckoning(self.gang_checks, self.users.broken, self.plan) if self.gangs is not None else None
+        gangs = None
+        if self.gangs is not None:
+            gangs = GangReckoning(self.gang_checks, self.users.broken, self.plan, self.native_checks)
         reckoning = Reckoning(
             self.server,
             self.users.broken,

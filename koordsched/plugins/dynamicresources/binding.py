@@ -12,7 +12,7 @@ from koordsched.api.meta import ObjectMeta
 from koordsched.api.resource import AllocationResult, ResourceClaim
 from koordsched.cluster.builtinkinds import PODS, RESOURCE_CLAIMS
 from koordsched.cluster.pod import Pod
-from koordsched.framework.handle import NORMAL, Handle, WriteFailed
+from koordsched.framework.handle import NORMAL, Handle, ObjectGone, WriteFailed
 from koordsched.framework.interface import CycleState
 from koordsched.plugins.dynamicresources.assumed import is_older, key_of
 from koordsched.plugins.dynamicresources.books import DeviceBooks
@@ -34,6 +34,9 @@ PENDING = "BindingConditionsPending"
 
 SEEN_WITHIN = 120.0
 """Seconds in which the watch is expected to show a claim that was created."""
+
+ASKED_AFTER = 5.0
+"""Seconds without news of such a claim, after which the API server is asked whether it is still there."""
 
 T = TypeVar("T")
 
@@ -129,14 +132,32 @@ class ClaimBinding:
         return state.created
 
     async def _until_seen(self, written: ResourceClaim) -> None:
-        """Until then the allocation stays in flight; that it takes long is no failure."""
+        """Until then the allocation stays in flight; that it takes long is no failure. Raises ClaimFailed if the claim
+        is gone: a watch that began anew meanwhile will never show it.
+        """
         key = key_of(written)
         with suppress(TimeoutError):
             async with asyncio.timeout(SEEN_WITHIN):
-                while (known := self._claims.get(*key)) is None or is_older(known, written):
-                    await self._changes.wait((key,), SEEN_WITHIN)
+                while not self._is_seen(written):
+                    await self._changes.wait((key,), ASKED_AFTER)
+                    if not self._is_seen(written) and await self._is_gone(written):
+                        raise ClaimFailed(f"claim {title_of(written)} got deleted in the meantime")
             return
         _log.warning("claim %s was created, but its watch does not show it", title_of(written))
+
+    def _is_seen(self, written: ResourceClaim) -> bool:
+        known = self._claims.get(*key_of(written))
+        return known is not None and not is_older(known, written)
+
+    async def _is_gone(self, written: ResourceClaim) -> bool:
+        """Whether the API server has the claim no longer; False if that cannot be found out."""
+        try:
+            found = await self._writes.read(RESOURCE_CLAIMS, *key_of(written))
+        except ObjectGone:
+            return True
+        except WriteFailed:
+            return False
+        return found.metadata.uid != written.metadata.uid
 
     # --- taking back -------------------------------------------------------------------------------------
 

@@ -118,6 +118,50 @@ def test_a_write_that_fails_after_its_binding_was_cancelled_is_no_exception_that
     assert unseen == []
 
 
+class Omitting:
+    """A watch that began anew after a claim had come and gone: it never shows it."""
+
+    def __init__(self, body, text):
+        self._body = body
+        self._text = text
+
+    async def __aiter__(self):
+        async for chunk in self._body:
+            if self._text not in chunk:
+                yield chunk
+
+    async def aclose(self):
+        """The client goes away."""
+        await self._body.aclose()
+
+
+def test_devices_of_a_special_claim_that_no_watch_has_shown_are_free_when_it_is_gone():
+    async def steps():
+        async def fault(call, proceed):
+            status, headers, body = await proceed()
+            if call.method == "PATCH" and "-extended-resources-" in call.path and call.path.endswith("/status"):
+                registry, resource = there.embedded.registry, there.embedded.resource("ResourceClaim", GROUP)
+                name = call.path.split("/")[-2]
+                registry.update_record(resource, "default", name, _unprotect)
+                registry.delete_record(resource, "default", name)
+                registry.delete_record(there.embedded.resource("Pod"), "default", "p")
+            return status, headers, Omitting(body, b"-extended-resources-") if is_watch_of_claims(call) else body
+
+        kind = device_class(extendedResourceName="ex.com/d")
+        async with world(N1, kind, slice_of("n1", "d0"), fault=fault) as there:
+            one = container(cpu="100m")
+            for amounts in ("requests", "limits"):
+                one["resources"].setdefault(amounts, {})["ex.com/d"] = "1"
+            there.embedded.insert(claiming("p", containers=[one]))
+            await asyncio.sleep(2)
+            assert len(there.books.in_flight) == 1
+            await asyncio.sleep(10)
+            assert (there.books.in_use.pools, len(there.books.in_flight)) == ({}, 0)
+            assert there.running.scheduler.binding.in_flight == 0
+
+    run(steps())
+
+
 def preempted_while_written(end):
     """A pod whose claim is being written when a more important one takes its place; `end` of the slow request. Returns
     (devices in use, claims) after that, with a watch that is an hour late."""

@@ -2,16 +2,18 @@
 
 from msgspec.structs import replace
 
+from koordsched.cluster.builtinkinds import RESOURCE_CLAIMS
 from koordsched.cluster.events import RESOURCE_SLICE
-from koordsched.plugins.dynamicresources import claimwriter, hints
+from koordsched.plugins.dynamicresources import claims, claimwriter, hints, taintrules
 from koordsched.plugins.dynamicresources.binding import ClaimBinding
 from koordsched.plugins.dynamicresources.books import DeviceBooks
 from koordsched.plugins.dynamicresources.claimwriter import ClaimWriter
 from koordsched.plugins.dynamicresources.filtering import DeviceFilter
 from koordsched.plugins.dynamicresources.hints import Hints
 from koordsched.plugins.dynamicresources.inflight import AllocationsInFlight
+from koordsched.plugins.dynamicresources.plugin import DynamicResources
 from koordsched.plugins.dynamicresources.readiness import Readiness
-from koordsched.plugins.dynamicresources.structured import plans, results
+from koordsched.plugins.dynamicresources.structured import plans, requests, results
 from koordsched.plugins.dynamicresources.structured.inuse import DevicesInUse
 from koordsched.plugins.dynamicresources.structured.pools import Condition, Pool
 from koordsched.queue.hints import QueueingHint
@@ -62,16 +64,58 @@ def counters_of_devices_in_use_forgotten(original):
     return read
 
 
+@mutation(DynamicResources, "unreserve", world="gangs+claims")
+def devices_of_a_gang_that_is_rolled_back_kept(original):
+    return lambda self, cycle, pod, row: None
+
+
 # --- what nodes and claims have ----------------------------------------------------------------------
+
+
+def _used_although(wrong, original):
+    """Pools in this condition are used."""
+
+    def condition(self, taken):
+        found, problem = original(self, taken)
+        return (Condition.USABLE if found is wrong else found), problem
+
+    return condition
 
 
 @mutation(Pool, "condition", world="claims")
 def incomplete_pools_used(original):
-    def condition(self, taken):
-        found, problem = original(self, taken)
-        return (Condition.USABLE if found is Condition.INCOMPLETE else found), problem
+    return _used_although(Condition.INCOMPLETE, original)
 
-    return condition
+
+@mutation(Pool, "condition", world="claims")
+def pools_with_two_devices_of_a_name_used(original):
+    return _used_although(Condition.INVALID, original)
+
+
+@mutation(Pool, "refresh", world="claims")
+def older_generations_used_too(original):
+    def refresh(self):
+        newest = max((part.generation for part in self.parts.values()), default=0)
+        for part in self.parts.values():
+            part.generation = newest
+        original(self)
+
+    return refresh
+
+
+@mutation(taintrules, "_tainted", world="claims")
+def rules_that_taint_devices_ignored(original):
+    return lambda device, rules: device
+
+
+@mutation(requests, "Alternative", world="claims")
+def one_device_taken_for_all(original):
+    return lambda **fields: original(**{**fields, "wanted": fields["wanted"] or 1})
+
+
+@mutation(claims, "is_owned_by", world="claims")
+def claims_of_others_taken_for_the_pods_own(original):
+    return lambda claim, pod: True
 
 
 @mutation(plans, "tolerated", world="claims")
@@ -102,6 +146,16 @@ def claims_not_protected(original):
 
 
 @mutation(ClaimWriter, "reserve", world="claims")
+def namesakes_taken_for_the_claims_before_them(original):
+    async def reserve(self, claim, allocation, pod):
+        read = self._writes.read(RESOURCE_CLAIMS, claim.metadata.namespace, claim.metadata.name)
+        found = await claimwriter._or_fail(read, "read the claim")
+        return await original(self, found, allocation, pod)
+
+    return reserve
+
+
+@mutation(ClaimWriter, "reserve", world="claims")
 def allocated_claims_not_reserved(original):
     async def reserve(self, claim, allocation, pod):
         return claim if allocation is None else await original(self, claim, allocation, pod)
@@ -111,6 +165,11 @@ def allocated_claims_not_reserved(original):
 
 @mutation(ClaimBinding, "release", world="claims")
 def reservations_not_taken_back(original):
+    return lambda self, state, pod: None
+
+
+@mutation(ClaimBinding, "release", world="gangs+claims")
+def reservations_of_a_gang_not_taken_back(original):
     return lambda self, state, pod: None
 
 
