@@ -146,7 +146,8 @@ class Filtering:
             return self._filter(cycle, plan, pre, all_nodes)
         evaluation = self._evaluations.of(cycle.pod.shape, cycle.timed)
         overlay, filters = cycle.overlay, list[PodFilter]()
-        whole = not self._decides_alone(cycle, plan, overlay)
+        pre.alone = self._deciding_alone(cycle, plan, overlay)
+        whole = pre.alone is None
         stale = evaluation.stale(overlay)
         try:
             with overlay.applied(self._cluster, cycle, rows=None if whole else self._asked(cycle, overlay, stale)):
@@ -184,13 +185,16 @@ class Filtering:
         return pre
 
     @staticmethod
-    def _decides_alone(cycle: CycleState, plan: ShapePlan, overlay: Overlay) -> bool:
-        """Whether no filter takes part that looks at all rows at once, and reads what the overlay changes.
+    def _deciding_alone(cycle: CycleState, plan: ShapePlan, overlay: Overlay) -> list[tuple[int, PodFilter]] | None:
+        """The pod filters that take part, if none of them looks at all rows at once and reads what the overlay changes.
 
         Those that PreFilter skipped would do so with fewer pods, too.
         """
         name = overlay.decided_by
-        return bool(name) and all(plugin.name == name for _, plugin in plan.taking_part(cycle))
+        if not name:
+            return None
+        filters = plan.taking_part(cycle)
+        return filters if all([plugin.name == name for _, plugin in filters]) else None
 
     def _asked(self, cycle: CycleState, overlay: Overlay, stale: RowArray) -> list[int]:
         """The rows of the overlay that are looked at: the stale ones, and those that other pods are nominated to."""
@@ -229,7 +233,7 @@ class Filtering:
         overlay, plan = cycle.overlay, verdicts.plan
         if not overlay or cycle.may_be_suspended or (verdicts.evaluation or verdicts.wider) is None:
             return None
-        if not self._decides_alone(cycle, plan, overlay):
+        if verdicts.pre_filtered.alone is None and self._deciding_alone(cycle, plan, overlay) is None:
             return None
         asked = [step for step in plan.pod_scores if not step[0].abstains(cycle, cycle.pod)]
         return asked if all(plugin.name == overlay.decided_by for plugin, _ in asked) else None
@@ -280,11 +284,9 @@ class Filtering:
 
     def _everywhere(self, cycle: CycleState, plan: ShapePlan, pre: PreFiltered, evaluation: Evaluation) -> Verdicts:
         verdicts = Verdicts(evaluation.codes, plan, pre, evaluation=evaluation)
-        filters = plan.taking_part(cycle)
-        if filters:
-            codes = evaluation.codes.copy()
-            if self._run(filters, cycle, codes, None):
-                verdicts = Verdicts(codes, plan, pre, wider=evaluation)
+        filters = plan.taking_part(cycle) if pre.alone is None else pre.alone
+        if filters and (codes := self._refusing(filters, cycle, evaluation.codes)) is not None:
+            verdicts = Verdicts(codes, plan, pre, wider=evaluation)
         if not len(self._nominated_rows):
             return verdicts  # the usual case
         to_others, as_nominated = self._as_nominated(cycle, plan)
@@ -399,6 +401,21 @@ class Filtering:
 
     def _on_row(self, cycle: CycleState, plan: ShapePlan, row: int, facets: int) -> int:
         return int(self._chain(cycle, plan, np.array([row], dtype=np.intp), facets)[0])
+
+    def _refusing(self, filters: list[tuple[int, PodFilter]], cycle: CycleState, codes: Codes) -> Codes | None:
+        """The codes of all rows after these filters, None if they refuse nothing; `codes` stay as they are."""
+        if len(filters) == 1 and cycle.timed is None:
+            (position, plugin), *_ = filters
+            few = plugin.refused_among_all(cycle, cycle.pod, partial(self._reaches, position, codes))
+            if few is not None:
+                if not few:
+                    return None
+                codes = codes.copy()
+                for row, code in few:
+                    codes[row] = code
+                return codes
+        codes = codes.copy()
+        return codes if self._run(filters, cycle, codes, None) else None
 
     def _run(
         self, filters: list[tuple[int, PodFilter]], cycle: CycleState, codes: Codes, rows: RowArray | None

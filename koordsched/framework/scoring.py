@@ -192,20 +192,21 @@ def _best_with(
     name: str, weight: int, few: FewScores, verdicts: Verdicts, evaluation: Evaluation, rng: Random
 ) -> Choice:
     """As `best_of`, where one plugin adds scores to few of the totals that are kept. Raises InvalidScore."""
-    highest = int(evaluation.totals.max())
+    highest = int(np.maximum.reduce(evaluation.totals))
     if len(few.rows) == 1:
-        row, score = few.rows.item(), few.normalized.item()
+        row, score = int(few.rows[0]), int(few.normalized[0])
         _check(name, score)
         if (total := evaluation.totals.item(row) + weight * score) > highest:
             choice = Choice(verdicts, row, total)
             choice.few = (name, weight, few)
             return choice
-    best = few.rows[:0]
-    if len(few.rows):
-        _check(name, few.normalized)
-        totals = evaluation.totals[few.rows] + weight * few.normalized
+    rows, normalized = np.asarray(few.rows, dtype=np.intp), np.asarray(few.normalized, dtype=np.int64)
+    best = rows[:0]
+    if len(rows):
+        _check(name, normalized)
+        totals = evaluation.totals[rows] + weight * normalized
         if (highest_of_few := int(totals.max())) >= highest:
-            best = few.rows[totals == highest_of_few]
+            best = rows[totals == highest_of_few]
             if highest_of_few == highest:
                 best = np.union1d(best, np.flatnonzero(evaluation.totals == highest))
             highest = highest_of_few

@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 from koordsched.cluster.nodetable import NodeTable
 from koordsched.cluster.pod import Pod
-from koordsched.cluster.resources import FIRST_SCALAR
+from koordsched.cluster.resources import FIRST_SCALAR, Requests
+from koordsched.cluster.shape import PodShape
 from koordsched.plugins.reservation.info import Amounts, ReservationInfo
 
 PREFIX = "Reservation(s) "
@@ -83,7 +84,9 @@ class Fitting:
         if table.pods_count.data.item(row) - len(matched) + 1 > table.pods_allocatable.data.item(row):
             yield "pods"
         away = [each for each in matched if not each.counted]
-        for index, amount in compared(dict(pod.requests.amounts)).items():
+        requests = pod.requests
+        of_shape = requests is pod.shape.requests
+        for index, amount in pod.shape.compiled(compared, _compared_of) if of_shape else _compared(requests):
             if index >= FIRST_SCALAR:
                 if self._ignores(table.resource_names.names[index]):
                     continue
@@ -112,6 +115,14 @@ class Fitting:
             if requested > capacity - used:
                 amounts = f", requested: {requested}, used: {used}, capacity: {capacity}" if detailed else ""
                 yield f"{PREFIX}Insufficient {names[index]}{amounts}"
+
+
+def _compared(requests: Requests) -> tuple[tuple[int, int], ...]:
+    return tuple(compared(dict(requests.amounts)).items())
+
+
+def _compared_of(shape: PodShape) -> tuple[tuple[int, int], ...]:
+    return _compared(shape.requests)
 
 
 _NATIVE: Amounts = dict.fromkeys(range(FIRST_SCALAR), 0)
