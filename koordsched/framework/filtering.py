@@ -194,7 +194,7 @@ class Filtering:
         if not name:
             return None
         filters = plan.taking_part(cycle)
-        return filters if all([plugin.name == name for _, plugin in filters]) else None
+        return filters if all(plugin.name == name for _, plugin in filters) else None
 
     def _asked(self, cycle: CycleState, overlay: Overlay, stale: RowArray) -> list[int]:
         """The rows of the overlay that are looked at: the stale ones, and those that other pods are nominated to."""
@@ -285,7 +285,7 @@ class Filtering:
     def _everywhere(self, cycle: CycleState, plan: ShapePlan, pre: PreFiltered, evaluation: Evaluation) -> Verdicts:
         verdicts = Verdicts(evaluation.codes, plan, pre, evaluation=evaluation)
         filters = plan.taking_part(cycle) if pre.alone is None else pre.alone
-        if filters and (codes := self._refusing(filters, cycle, evaluation.codes)) is not None:
+        if filters and (codes := self._run(filters, cycle, evaluation.codes, None)) is not evaluation.codes:
             verdicts = Verdicts(codes, plan, pre, wider=evaluation)
         if not len(self._nominated_rows):
             return verdicts  # the usual case
@@ -313,9 +313,7 @@ class Filtering:
         if overlaid is None:
             codes[rows] = self._chain(cycle, plan, rows)
         else:
-            found = overlaid.codes[rows]
-            self._run(plan.taking_part(cycle), cycle, found, rows)
-            codes[rows] = found
+            codes[rows] = self._run(plan.taking_part(cycle), cycle, overlaid.codes[rows], rows)
         for row in np.intersect1d(self._nominated_rows.rows(cycle.pod), rows).tolist():
             code = self._with_nominated(cycle, plan, row)
             if code != PASS:
@@ -396,44 +394,29 @@ class Filtering:
     def _chain(self, cycle: CycleState, plan: ShapePlan, rows: RowArray, facets: int = ALL_FACETS) -> Codes:
         """The whole chain, uncached, on some rows as the table reads right now."""
         codes = plan.filter_nodes(self._cluster.table, rows, facets)
-        self._run(plan.taking_part(cycle), cycle, codes, rows)
-        return codes
+        return self._run(plan.taking_part(cycle), cycle, codes, rows)
 
     def _on_row(self, cycle: CycleState, plan: ShapePlan, row: int, facets: int) -> int:
         return int(self._chain(cycle, plan, np.array([row], dtype=np.intp), facets)[0])
 
-    def _refusing(self, filters: list[tuple[int, PodFilter]], cycle: CycleState, codes: Codes) -> Codes | None:
-        """The codes of all rows after these filters, None if they refuse nothing; `codes` stay as they are."""
-        if len(filters) == 1 and cycle.timed is None:
-            (position, plugin), *_ = filters
-            few = plugin.refused_among_all(cycle, cycle.pod, partial(self._reaches, position, codes))
-            if few is not None:
-                if not few:
-                    return None
-                codes = codes.copy()
-                for row, code in few:
-                    codes[row] = code
-                return codes
-        codes = codes.copy()
-        return codes if self._run(filters, cycle, codes, None) else None
-
     def _run(
         self, filters: list[tuple[int, PodFilter]], cycle: CycleState, codes: Codes, rows: RowArray | None
-    ) -> bool:
-        """Puts the rows that reach each plugin to it; `codes` are those of `rows` (None: of all rows).
+    ) -> Codes:
+        """Puts the rows that reach each plugin to it; `codes` are those of `rows` (None: of all rows), and stay as they
+        are. Returns the codes after that, the same array if none changed.
 
         A row rejected by a ShapeFilter further down the chain still reaches the plugin, which then is the
-        first to reject it. Returns whether any code changed.
+        first to reject it.
         """
-        table = self._cluster.table
-        changed = False
+        table, before = self._cluster.table, codes
         for position, plugin in filters:
             if rows is None and cycle.timed is None:
                 few = plugin.refused_among_all(cycle, cycle.pod, partial(self._reaches, position, codes))
                 if few is not None:
+                    if few and codes is before:
+                        codes = codes.copy()
                     for row, code in few:
                         codes[row] = code
-                    changed |= bool(few)
                     continue
             at = np.flatnonzero(self._reaching(position, codes))
             if not len(at):
@@ -447,12 +430,12 @@ class Filtering:
                 continue
             rejected = verdicts != PASS
             if rejected.any():
+                codes = codes.copy() if codes is before else codes
                 if len(at) == len(codes):
                     np.copyto(codes, verdicts, where=rejected)
                 else:
                     codes[at[rejected]] = verdicts[rejected]
-                changed = True
-        return changed
+        return codes
 
     def _reaching(self, position: int, codes: Codes) -> npt.NDArray[np.bool_]:
         """Which rows reach the plugin at a position of the chain, given what the others say."""

@@ -17,6 +17,7 @@ from random import Random
 import numpy as np
 import numpy.typing as npt
 
+from koordsched.cluster.changelog import RowArray
 from koordsched.cluster.nodetable import NodeTable
 from koordsched.framework.bestrows import Totals
 from koordsched.framework.evaluation import Evaluation, add_weighted, highest_of, normalize
@@ -52,6 +53,8 @@ class PluginScores:
     raw: npt.NDArray[np.int64]
     normalized: npt.NDArray[np.int64]
 
+
+_NO_ROWS: RowArray = np.zeros(0, dtype=np.intp)
 
 _Asked = tuple[str, int, Scores, Scores]
 """(plugin, weight, raw, normalised)."""
@@ -200,9 +203,9 @@ def _best_with(
             choice = Choice(verdicts, row, total)
             choice.few = (name, weight, few)
             return choice
-    rows, normalized = np.asarray(few.rows, dtype=np.intp), np.asarray(few.normalized, dtype=np.int64)
-    best = rows[:0]
-    if len(rows):
+    best = _NO_ROWS
+    if len(few.rows):
+        rows, normalized = np.asarray(few.rows, dtype=np.intp), np.asarray(few.normalized, dtype=np.int64)
         _check(name, normalized)
         totals = evaluation.totals[rows] + weight * normalized
         if (highest_of_few := int(totals.max())) >= highest:
@@ -211,7 +214,7 @@ def _best_with(
                 best = np.union1d(best, np.flatnonzero(evaluation.totals == highest))
             highest = highest_of_few
     if not len(best):
-        best = np.flatnonzero(evaluation.totals == highest)
+        best = (evaluation.totals == highest).nonzero()[0]
     choice = Choice(verdicts, best.item(rng.randrange(len(best)) if len(best) > 1 else 0), highest)
     choice.few = (name, weight, few)
     return choice

@@ -15,8 +15,9 @@ class PreFiltered:
     """What the PreFilter plugins left: a rejection, or the candidates and the filters that take part.
 
     `names`: the only nodes that are candidates, None for all; `named_by`: the plugins that restricted them.
-    `skipped`: plugins that said Skip in this cycle. `alone`: the pod filters that take part, with their positions, where
-    none but the one that made the overlay looks at more than single rows; else None. `reason`: holds the number that the verdicts have by `status`.
+    `skipped`: plugins that said Skip in this cycle. `reason`: holds the number that the verdicts have by `status`.
+    `alone`: the pod filters that take part, with their positions, where none but that of the plugin that made the
+    overlay looks at more than single rows; else None.
     """
 
     __slots__ = ("alone", "named_by", "names", "reason", "skipped", "status")

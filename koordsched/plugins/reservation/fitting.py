@@ -145,10 +145,11 @@ def shares_resources(pod: Pod, info: ReservationInfo) -> bool:
 def utilization(pod: Pod, info: ReservationInfo) -> int:
     """0..100: how much of the Reservation would be in use with the pod; what it cannot give counts as nothing."""
     requests: Amounts = dict(pod.requests.amounts)
+    allocated = info.allocated
     kinds = len(info.allocatable) + (info.terms.slots not in (None, 0))
     total = 0
     for index, capacity in info.allocatable.items():
-        used = requests.get(index, 0) + info.allocated.get(index, 0)
+        used = requests.get(index, 0) + allocated.get(index, 0)
         if used <= capacity:
             total += 100 * used // capacity
     return total // kinds if kinds else 0

@@ -151,10 +151,7 @@ class Owners:
 
     def matches(self, pod: Pod) -> bool:
         """Whether the pod may use the Reservation, as far as its owners say."""
-        for entry in self._entries:  # asked for every pod that may use one: a generator takes its time
-            if entry.matches(pod):
-                return True
-        return False
+        return any(entry.matches(pod) for entry in self._entries)
 
     def selects_labels(self, labels: Mapping[str, str]) -> bool:
         """Whether the label selector of any entry matches; whatever else the entry asks for."""
