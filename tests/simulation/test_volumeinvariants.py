@@ -7,8 +7,8 @@ import pytest
 
 from koordsched.plugins.reservation.kinds import OPERATING_MODE, RESERVATION_OWNERS
 from tests.parity.koord import custom_resources
-from tests.plugins.reservation.naive.names import IGNORED
 from tests.plugins.objects import container, node, pod
+from tests.plugins.reservation.naive.names import IGNORED
 from tests.simulation.apiserver import OUTSIDE, Server
 from tests.simulation.invariants import NODES, PODS, Decision, Invariants
 from tests.simulation.loop import SimulationLoop
