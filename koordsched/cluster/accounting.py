@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -34,11 +34,24 @@ class PodAccountant(Protocol):
         """It does not any more."""
 
 
+class Concerned(tuple[tuple[PodAccountant, Callable[[PodShape], bool] | None], ...]):
+    """All accountants; called: those that pods of a shape may make a difference to. Another one whenever some join."""
+
+    __slots__ = ()
+    __hash__ = object.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __call__(self, shape: PodShape) -> tuple[PodAccountant, ...]:
+        return tuple([accountant for accountant, concerns in self if concerns is None or concerns(shape)])
+
+
 class Sharing(Protocol):
     """Lets pods count less while others, on the same row, use parts of what they hold (`ClusterState.amend`).
 
-    It is called after the accountants, in what-ifs too, also for what it amends itself. It must do the opposite for the
-    opposite change. Each call returns the facets of the row that changed (0 if none).
+    It is called after the accountants, in what-ifs too, but not for what it amends itself. It must do the opposite for
+    the opposite change. Each call returns the facets of the row that changed (0 if none).
     """
 
     def pod_counted(self, row: int, pod: Pod, sign: int) -> int:

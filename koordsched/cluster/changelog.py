@@ -77,12 +77,8 @@ class ChangeLog:
         if len(self._rows) > 2 * _KEEP:
             del self._rows[:_KEEP], self._facets[:_KEEP]
             self._base += _KEEP
-        bit = 0
-        while facets:
-            if facets & 1:
-                self._stamps[bit, row] = self.serial
-            facets >>= 1
-            bit += 1
+        for bit in _bits_of(facets):
+            self._stamps[bit, row] = self.serial
 
     def touch_rows(self, rows: RowArray, facets: int) -> None:
         """The same for many rows at once: they get one serial number, and readers go by stamps. Few go to the list."""
@@ -146,5 +142,5 @@ def _every_row(capacity: int) -> RowArray:
 
 @cache
 def _bits_of(facets: int) -> tuple[int, ...]:
-    """Called with few combinations: the facets that plugins read."""
+    """Called with few combinations: the facets that plugins read, and those that change together."""
     return tuple(bit for bit in range(MAX_FACETS) if facets >> bit & 1)

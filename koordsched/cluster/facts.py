@@ -159,7 +159,7 @@ class PodFact(Generic[T]):
         """`facts` of a pod (there are `count` kinds of them) with this one replaced; empty if none is left."""
         changed = list(facts or (None,) * count)
         changed[self.index] = self.shared(value)
-        return tuple(changed) if any(fact is not None for fact in changed) else ()
+        return tuple(changed) if value is not None or any(fact is not None for fact in changed) else ()
 
 
 class StatusFact(PodFact[T]):

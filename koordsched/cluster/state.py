@@ -9,11 +9,11 @@ node appears.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any, TypeVar, cast
 
 from koordsched.api import core
-from koordsched.cluster.accounting import PodAccountant, Sharing
+from koordsched.cluster.accounting import Concerned, PodAccountant, Sharing
 from koordsched.cluster.changelog import Facet
 from koordsched.cluster.events import ActionType, ClusterEvent
 from koordsched.cluster.facts import PodFact, PodFacts, ShapeFacts
@@ -25,7 +25,7 @@ from koordsched.cluster.overcommitment import Overcommitments
 from koordsched.cluster.pod import Pod, PodFactory, PodWithFacts, with_facts
 from koordsched.cluster.ports import shape_ports
 from koordsched.cluster.resources import CPU, FIRST_SCALAR, MEMORY, Requests
-from koordsched.cluster.shape import PodShapes
+from koordsched.cluster.shape import PodShape, PodShapes
 from koordsched.cluster.whatif import WhatIf
 
 T = TypeVar("T")
@@ -62,6 +62,7 @@ class ClusterState:
         self._on_row: list[dict[str, Pod]] = []
         self.accountants: list[PodAccountant] = []
         """Added by `add_accountant`."""
+        self._concerned = Concerned(())
         self._amendable: list[PodAccountant] = []
         """Those of them that may count by what `amend` changes."""
         self._readers: dict[PodFact[Any], list[PodAccountant]] = {}
@@ -85,14 +86,21 @@ class ClusterState:
         return cast(T, found)
 
     def add_accountant(
-        self, accountant: PodAccountant, *, reads: Iterable[PodFact[Any]] = (), amendable: bool = True
+        self,
+        accountant: PodAccountant,
+        *,
+        reads: Iterable[PodFact[Any]] = (),
+        amendable: bool = True,
+        concerns: Callable[[PodShape], bool] | None = None,
     ) -> None:
         """Registers a plugin's accounting, and adds the pods that are there already.
 
         `reads`: the facts that it counts by; when one of a pod's changes, the pod is removed with the old and added
         with the new one. `amendable`: it may count by requests or facts; otherwise `amend` makes no difference to it.
+        `concerns`: whether pods of a shape may make a difference to it; None: of any.
         """
         self.accountants.append(accountant)
+        self._concerned = Concerned((*self._concerned, (accountant, concerns)))
         if amendable:
             self._amendable.append(accountant)
         for fact in reads:
@@ -300,14 +308,19 @@ class ClusterState:
         facts = self.pod_facts.shared(facts)
         if requests == pod.requests and facts == pod.facts:
             return 0
-        row = pod.row if not away else -1
-        changed = self._account(pod, row, -1, self._amendable) if row >= 0 else 0
+        row, changed, before = pod.row if not away else -1, 0, pod.requests
+        for accountant in self._amendable if row >= 0 else ():
+            changed |= accountant.pod_removed(row, pod)
         pod.requests = requests
         if isinstance(pod, PodWithFacts):
             pod.facts = facts
         if row < 0:
             return 0
-        changed |= self._account(pod, row, 1, self._amendable)
+        self._count(row, before, -1)
+        self._count(row, requests, 1)
+        changed |= Facet.RESOURCES
+        for accountant in self._amendable:
+            changed |= accountant.pod_added(row, pod)
         if not self.table.hypothetical:
             self.overcommitments.pod_removed(row)
             self.overcommitments.pod_added(row, pod)
@@ -371,30 +384,31 @@ class ClusterState:
         self.table.touch(row, self._account(pod, row, -1))
         self.overcommitments.pod_removed(row)
 
-    def _account(self, pod: Pod, row: int, sign: int, accountants: Sequence[PodAccountant] | None = None) -> int:
-        """Adds (1) or takes away (-1) what the pod counts against a row; returns the facets changed.
-
-        `accountants`: those that take part; all by default.
-        """
-        table = self.table
-        requests = pod.requests
-        for index, amount in requests.amounts:
-            if index >= FIRST_SCALAR:
-                table.count_resource(index)
-            table.requested[index].data[row] += sign * amount
-        table.requested_nonzero[CPU].data[row] += sign * requests.nonzero[CPU]
-        table.requested_nonzero[MEMORY].data[row] += sign * requests.nonzero[MEMORY]
+    def _account(self, pod: Pod, row: int, sign: int) -> int:
+        """Adds (1) or takes away (-1) what the pod counts against a row; returns the facets changed."""
+        table, shape = self.table, pod.shape
+        self._count(row, pod.requests, sign)
         table.pods_count.data[row] += sign
         facets: int = Facet.RESOURCES
-        ports = shape_ports(pod.shape)
+        ports = shape_ports(shape)
         if ports:
             table.ports.add(row, ports, sign)
             facets |= Facet.PORTS
-        for accountant in self.accountants if accountants is None else accountants:
+        for accountant in shape.compiled(self._concerned, self._concerned):
             facets |= accountant.pod_added(row, pod) if sign > 0 else accountant.pod_removed(row, pod)
         if self._sharing is not None:
             facets |= self._sharing.pod_counted(row, pod, sign)
         return facets
+
+    def _count(self, row: int, requests: Requests, sign: int) -> None:
+        table = self.table
+        for index, amount in requests.amounts:
+            if index >= FIRST_SCALAR:
+                table.count_resource(index)
+            table.requested[index].data[row] += sign * amount
+        cpu, memory = requests.nonzero
+        table.requested_nonzero[CPU].data[row] += sign * cpu
+        table.requested_nonzero[MEMORY].data[row] += sign * memory
 
     # --- transactions ------------------------------------------------------------------------------
 

@@ -146,7 +146,8 @@ class Filtering:
             return self._filter(cycle, plan, pre, all_nodes)
         evaluation = self._evaluations.of(cycle.pod.shape, cycle.timed)
         overlay, filters = cycle.overlay, list[PodFilter]()
-        whole = not self._decides_alone(cycle, plan, overlay)
+        pre.alone = self._deciding_alone(cycle, plan, overlay)
+        whole = pre.alone is None
         stale = evaluation.stale(overlay)
         try:
             with overlay.applied(self._cluster, cycle, rows=None if whole else self._asked(cycle, overlay, stale)):
@@ -184,13 +185,16 @@ class Filtering:
         return pre
 
     @staticmethod
-    def _decides_alone(cycle: CycleState, plan: ShapePlan, overlay: Overlay) -> bool:
-        """Whether no filter takes part that looks at all rows at once, and reads what the overlay changes.
+    def _deciding_alone(cycle: CycleState, plan: ShapePlan, overlay: Overlay) -> list[tuple[int, PodFilter]] | None:
+        """The pod filters that take part, if none of them looks at all rows at once and reads what the overlay changes.
 
         Those that PreFilter skipped would do so with fewer pods, too.
         """
         name = overlay.decided_by
-        return bool(name) and all(plugin.name == name for _, plugin in plan.taking_part(cycle))
+        if not name:
+            return None
+        filters = plan.taking_part(cycle)
+        return filters if all(plugin.name == name for _, plugin in filters) else None
 
     def _asked(self, cycle: CycleState, overlay: Overlay, stale: RowArray) -> list[int]:
         """The rows of the overlay that are looked at: the stale ones, and those that other pods are nominated to."""
@@ -229,7 +233,7 @@ class Filtering:
         overlay, plan = cycle.overlay, verdicts.plan
         if not overlay or cycle.may_be_suspended or (verdicts.evaluation or verdicts.wider) is None:
             return None
-        if not self._decides_alone(cycle, plan, overlay):
+        if verdicts.pre_filtered.alone is None and self._deciding_alone(cycle, plan, overlay) is None:
             return None
         asked = [step for step in plan.pod_scores if not step[0].abstains(cycle, cycle.pod)]
         return asked if all(plugin.name == overlay.decided_by for plugin, _ in asked) else None
@@ -280,11 +284,9 @@ class Filtering:
 
     def _everywhere(self, cycle: CycleState, plan: ShapePlan, pre: PreFiltered, evaluation: Evaluation) -> Verdicts:
         verdicts = Verdicts(evaluation.codes, plan, pre, evaluation=evaluation)
-        filters = plan.taking_part(cycle)
-        if filters:
-            codes = evaluation.codes.copy()
-            if self._run(filters, cycle, codes, None):
-                verdicts = Verdicts(codes, plan, pre, wider=evaluation)
+        filters = plan.taking_part(cycle) if pre.alone is None else pre.alone
+        if filters and (codes := self._run(filters, cycle, evaluation.codes, None)) is not evaluation.codes:
+            verdicts = Verdicts(codes, plan, pre, wider=evaluation)
         if not len(self._nominated_rows):
             return verdicts  # the usual case
         to_others, as_nominated = self._as_nominated(cycle, plan)
@@ -311,9 +313,7 @@ class Filtering:
         if overlaid is None:
             codes[rows] = self._chain(cycle, plan, rows)
         else:
-            found = overlaid.codes[rows]
-            self._run(plan.taking_part(cycle), cycle, found, rows)
-            codes[rows] = found
+            codes[rows] = self._run(plan.taking_part(cycle), cycle, overlaid.codes[rows], rows)
         for row in np.intersect1d(self._nominated_rows.rows(cycle.pod), rows).tolist():
             code = self._with_nominated(cycle, plan, row)
             if code != PASS:
@@ -394,29 +394,29 @@ class Filtering:
     def _chain(self, cycle: CycleState, plan: ShapePlan, rows: RowArray, facets: int = ALL_FACETS) -> Codes:
         """The whole chain, uncached, on some rows as the table reads right now."""
         codes = plan.filter_nodes(self._cluster.table, rows, facets)
-        self._run(plan.taking_part(cycle), cycle, codes, rows)
-        return codes
+        return self._run(plan.taking_part(cycle), cycle, codes, rows)
 
     def _on_row(self, cycle: CycleState, plan: ShapePlan, row: int, facets: int) -> int:
         return int(self._chain(cycle, plan, np.array([row], dtype=np.intp), facets)[0])
 
     def _run(
         self, filters: list[tuple[int, PodFilter]], cycle: CycleState, codes: Codes, rows: RowArray | None
-    ) -> bool:
-        """Puts the rows that reach each plugin to it; `codes` are those of `rows` (None: of all rows).
+    ) -> Codes:
+        """Puts the rows that reach each plugin to it; `codes` are those of `rows` (None: of all rows), and stay as they
+        are. Returns the codes after that, the same array if none changed.
 
         A row rejected by a ShapeFilter further down the chain still reaches the plugin, which then is the
-        first to reject it. Returns whether any code changed.
+        first to reject it.
         """
-        table = self._cluster.table
-        changed = False
+        table, before = self._cluster.table, codes
         for position, plugin in filters:
             if rows is None and cycle.timed is None:
                 few = plugin.refused_among_all(cycle, cycle.pod, partial(self._reaches, position, codes))
                 if few is not None:
+                    if few and codes is before:
+                        codes = codes.copy()
                     for row, code in few:
                         codes[row] = code
-                    changed |= bool(few)
                     continue
             at = np.flatnonzero(self._reaching(position, codes))
             if not len(at):
@@ -430,12 +430,12 @@ class Filtering:
                 continue
             rejected = verdicts != PASS
             if rejected.any():
+                codes = codes.copy() if codes is before else codes
                 if len(at) == len(codes):
                     np.copyto(codes, verdicts, where=rejected)
                 else:
                     codes[at[rejected]] = verdicts[rejected]
-                changed = True
-        return changed
+        return codes
 
     def _reaching(self, position: int, codes: Codes) -> npt.NDArray[np.bool_]:
         """Which rows reach the plugin at a position of the chain, given what the others say."""

@@ -402,9 +402,9 @@ class ShapeScore(Plugin):
 class FewScores(NamedTuple):
     """Scores of some rows, in ascending order; all others have 0. `normalized`: 0..100."""
 
-    rows: RowArray
-    raw: npt.NDArray[np.int64]
-    normalized: npt.NDArray[np.int64]
+    rows: RowArray | Sequence[int]
+    raw: npt.NDArray[np.int64] | Sequence[int]
+    normalized: npt.NDArray[np.int64] | Sequence[int]
 
 
 class PodScore(Plugin):

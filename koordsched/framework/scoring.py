@@ -17,6 +17,7 @@ from random import Random
 import numpy as np
 import numpy.typing as npt
 
+from koordsched.cluster.changelog import RowArray
 from koordsched.cluster.nodetable import NodeTable
 from koordsched.framework.bestrows import Totals
 from koordsched.framework.evaluation import Evaluation, add_weighted, highest_of, normalize
@@ -52,6 +53,8 @@ class PluginScores:
     raw: npt.NDArray[np.int64]
     normalized: npt.NDArray[np.int64]
 
+
+_NO_ROWS: RowArray = np.zeros(0, dtype=np.intp)
 
 _Asked = tuple[str, int, Scores, Scores]
 """(plugin, weight, raw, normalised)."""
@@ -192,25 +195,26 @@ def _best_with(
     name: str, weight: int, few: FewScores, verdicts: Verdicts, evaluation: Evaluation, rng: Random
 ) -> Choice:
     """As `best_of`, where one plugin adds scores to few of the totals that are kept. Raises InvalidScore."""
-    highest = int(evaluation.totals.max())
+    highest = int(np.maximum.reduce(evaluation.totals))
     if len(few.rows) == 1:
-        row, score = few.rows.item(), few.normalized.item()
+        row, score = int(few.rows[0]), int(few.normalized[0])
         _check(name, score)
         if (total := evaluation.totals.item(row) + weight * score) > highest:
             choice = Choice(verdicts, row, total)
             choice.few = (name, weight, few)
             return choice
-    best = few.rows[:0]
+    best = _NO_ROWS
     if len(few.rows):
-        _check(name, few.normalized)
-        totals = evaluation.totals[few.rows] + weight * few.normalized
+        rows, normalized = np.asarray(few.rows, dtype=np.intp), np.asarray(few.normalized, dtype=np.int64)
+        _check(name, normalized)
+        totals = evaluation.totals[rows] + weight * normalized
         if (highest_of_few := int(totals.max())) >= highest:
-            best = few.rows[totals == highest_of_few]
+            best = rows[totals == highest_of_few]
             if highest_of_few == highest:
                 best = np.union1d(best, np.flatnonzero(evaluation.totals == highest))
             highest = highest_of_few
     if not len(best):
-        best = np.flatnonzero(evaluation.totals == highest)
+        best = (evaluation.totals == highest).nonzero()[0]
     choice = Choice(verdicts, best.item(rng.randrange(len(best)) if len(best) > 1 else 0), highest)
     choice.few = (name, weight, few)
     return choice

@@ -6,6 +6,7 @@ import numpy as np
 
 from koordsched.cluster.changelog import RowArray
 from koordsched.framework.evaluation import Evaluation
+from koordsched.framework.interface import PodFilter
 from koordsched.framework.plan import ShapePlan
 from koordsched.framework.status import PASS, SUCCESS, Codes, HeldReason
 
@@ -15,9 +16,11 @@ class PreFiltered:
 
     `names`: the only nodes that are candidates, None for all; `named_by`: the plugins that restricted them.
     `skipped`: plugins that said Skip in this cycle. `reason`: holds the number that the verdicts have by `status`.
+    `alone`: the pod filters that take part, with their positions, where none but that of the plugin that made the
+    overlay looks at more than single rows; else None.
     """
 
-    __slots__ = ("named_by", "names", "reason", "skipped", "status")
+    __slots__ = ("alone", "named_by", "names", "reason", "skipped", "status")
 
     def __init__(self) -> None:
         self.status = SUCCESS
@@ -25,6 +28,7 @@ class PreFiltered:
         self.names: frozenset[str] | None = None
         self.named_by: list[str] = []
         self.skipped: set[str] = set()
+        self.alone: list[tuple[int, PodFilter]] | None = None
 
 
 class Verdicts:

@@ -120,6 +120,21 @@ def test_an_amended_pod_is_counted_anew_by_those_that_count_by_amounts():
     assert by_labels.told == [("p", 1)]
 
 
+def test_an_accountant_gets_pods_of_the_shapes_that_concern_it_whenever_it_joins():
+    bench = Bench(node("n"), pod("before", container(cpu="2"), on="n"))
+    cluster = bench.cluster
+    there = cluster.assigned["uid-default-before"]
+    of_large, of_all = Seen(), Seen()
+    cluster.add_accountant(of_large, concerns=lambda shape: shape.requests.get(CPU) > 1000)
+    cluster.add_accountant(of_all)
+    with cluster.what_if() as hypothesis:
+        hypothesis.remove(there, there.row)
+    small = bench.pod(pod("small", container(cpu="1")))
+    cluster.assume(small, there.row)
+    assert of_large.told == [("before", 1), ("before", -1), ("before", 1)]
+    assert of_all.told == [*of_large.told, ("small", 1)]
+
+
 def test_a_what_if_that_cannot_be_made_leaves_no_trace():
     bench = Bench(node("n"))
     cluster, table = bench.cluster, bench.cluster.table

@@ -110,12 +110,29 @@ class ReservationInvariants:
         own, found = allocated_to(pod), []
         ignores = self._may_ignore(pod, decision)
         for other in others:
-            if as_reservation(other) is None and not any(map(as_reservation, self._states_of(other, decision))):
+            thing = self._acting(other, decision)
+            if thing is None:
                 found.append(other)
             elif other["metadata"]["uid"] != own and not ignores:
-                thing = next(made for made in map(as_reservation, [other, *self._states_of(other, decision)]) if made)
                 found.append(self._kept(thing, [pod, *others], decision, pod))
         return found
+
+    def in_sight(self, pod, decision, others):
+        """The other pods but for those on the pod's node that act as Reservations and that it uses, or ignores: with
+        all that they hold, volumes included, they are away for it (reservation spec 3.4)."""
+        own, ignores = allocated_to(pod), self._may_ignore(pod, decision)
+        return [
+            other
+            for other in others
+            if other["spec"]["nodeName"] != decision.node
+            or not (ignores or other["metadata"]["uid"] == own)
+            or self._acting(other, decision) is None
+        ]
+
+    def _acting(self, pod, decision):
+        """The Reservation that a pod is, or was as far as the replica may have known."""
+        states = [pod, *self._states_of(pod, decision)]
+        return next((thing for thing in map(as_reservation, states) if thing is not None), None)
 
     def _states(self, uid, decision):
         """The states of a Reservation that a replica may have believed in, or heard of since; None for its absence."""

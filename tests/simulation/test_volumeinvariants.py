@@ -1,13 +1,18 @@
 """The judge of volumes goes by what a replica knew when it decided, no more and no less."""
 
 import asyncio
+from types import SimpleNamespace
 
 import pytest
 
+from koordsched.plugins.reservation.kinds import OPERATING_MODE, RESERVATION_OWNERS
+from tests.parity.koord import custom_resources
 from tests.plugins.objects import container, node, pod
+from tests.plugins.reservation.naive.names import IGNORED
 from tests.simulation.apiserver import OUTSIDE, Server
 from tests.simulation.invariants import NODES, PODS, Decision, Invariants
 from tests.simulation.loop import SimulationLoop
+from tests.simulation.reservationinvariants import RESERVATIONS, ReservationInvariants
 from tests.simulation.trace import Trace
 from tests.simulation.volumeinvariants import CLAIMS, CSI_NODES, VOLUMES, VolumeInvariants
 from tests.simulation.volumeusers import DRIVER, STORAGE
@@ -21,7 +26,7 @@ OTHER = "other"
 class _World:
     """A node that can hold one volume, a pod on it that claims one, and another pod for which a replica decides."""
 
-    def __init__(self):
+    def __init__(self, labels=None, acts=False):
         self.server = Server(1, Trace(asyncio.get_running_loop().time))
         self.invariants = Invariants(self.server, self.server.trace, lambda: None)
         self.invariants.features.append(VolumeInvariants(self.invariants, self.server))
@@ -32,8 +37,14 @@ class _World:
         meta = {"metadata": {"name": "n"}}
         insert({"apiVersion": STORAGE, "kind": "CSINode", **meta, "spec": {"drivers": drivers}})
         insert({"apiVersion": STORAGE, "kind": "StorageClass", "metadata": {"name": "late"}, "provisioner": DRIVER})
-        insert(_using(OTHER, nodeName="n"))
-        self.pod = insert(_using(OWN))
+        other = _using(OTHER, nodeName="n")
+        if acts:
+            other["metadata"] |= {"labels": {OPERATING_MODE: "Reservation"}, "annotations": {RESERVATION_OWNERS: "[]"}}
+            other["status"] = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+        insert(other)
+        own = _using(OWN)
+        own["metadata"]["labels"] = labels or {}
+        self.pod = insert(own)
         self.appear(OWN)
 
     def appear(self, name):
@@ -52,7 +63,7 @@ class _World:
 
     def decide(self, listing=()):
         """The replica, which knows all that there is, places the pod."""
-        known = dict.fromkeys((NODES, PODS, CLAIMS, VOLUMES, CSI_NODES), self.server.registry.store.rv)
+        known = dict.fromkeys((NODES, PODS, CLAIMS, VOLUMES, CSI_NODES, RESERVATIONS), self.server.registry.store.rv)
         self.invariants.placed(self.pod.uid, Decision(REPLICA, "n", known, set(listing), order=0), ())
 
     def bind(self):
@@ -120,3 +131,25 @@ def test_limits_are_judged_by_the_claims_that_were_known(course, expected):
 
     with asyncio.Runner(loop_factory=SimulationLoop) as runner:
         assert runner.run(judged()) == expected
+
+
+def _judges_reservations(world):
+    """Also of pods that act as Reservations."""
+    for thing in custom_resources():
+        world.server.insert(thing)
+    plan = SimpleNamespace(features=(), seed=1)
+    about = {"invariants": world.invariants, "server": world.server, "plan": plan}
+    world.invariants.reserved = ReservationInvariants(SimpleNamespace(**about, permits=None, reservations=None))
+
+
+@pytest.mark.parametrize("ignores", [True, False])
+def test_a_pod_that_ignores_reservations_does_not_see_what_a_pod_holds_that_acts_as_one(ignores):
+    async def judged():
+        world = _World(labels={IGNORED: "true"} if ignores else {}, acts=True)
+        _judges_reservations(world)
+        world.appear(OTHER)
+        world.decide()
+        return world.bind()
+
+    with asyncio.Runner(loop_factory=SimulationLoop) as runner:
+        assert runner.run(judged()) == ([] if ignores else [TOO_MANY])

@@ -42,6 +42,8 @@ class VolumeInvariants:
         node can hold them."""
         name = pod["metadata"]["name"]
         others = list(self._invariants.known_others(pod, decision))
+        if self._invariants.reserved is not None:
+            others = self._invariants.reserved.in_sight(pod, decision, others)
         for claim_name, _ in all_claims(pod):
             claim = self._latest(CLAIMS, self._claims, (namespace_of(pod), claim_name), decision)
             if claim is None:

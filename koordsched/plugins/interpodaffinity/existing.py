@@ -52,6 +52,9 @@ Applying = dict[str, list[tuple[TermCounts, int]]]
 Matched = tuple[Applying, Applying, Applying]
 """The terms that match a pod, by TermKind."""
 
+_NONE_MATCH: Matched = ({}, {}, {})
+"""Read only, as all of them."""
+
 _FEW_TERMS = 32
 """Up to this many terms of a pod are counted one by one, and together with equal ones of other pods."""
 _KEPT = 8192
@@ -75,7 +78,7 @@ class ExistingTerms:
         self._matched_keys: frozenset[str] = frozenset()
         """The label keys that nodes had; looked at only if there are sets of terms, that depend on them."""
         self._sets = 0
-        cluster.add_accountant(self, amendable=False)
+        cluster.add_accountant(self, amendable=False, concerns=has_terms)
 
     # --- pods ------------------------------------------------------------------------------------
 
@@ -165,6 +168,8 @@ class ExistingTerms:
 
     def matching(self, pod: Pod) -> Matched:
         """The terms of existing pods that match this pod."""
+        if not self._by_pair and not self._others:
+            return _NONE_MATCH
         if self._matched_version != self.namespaces.version:
             self._matched.clear()
             self._matched_version = self.namespaces.version

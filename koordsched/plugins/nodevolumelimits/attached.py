@@ -107,7 +107,9 @@ class AttachedVolumes:
         self.identities.classes.subscribe(self._class_changed)
         self._csi_nodes.subscribe(self._csi_node_changed)
         self._attachments.subscribe(self._attachment_changed)
-        cluster.add_accountant(self, amendable=False)
+        cluster.add_accountant(
+            self, amendable=False, concerns=lambda shape: bool(inline_volumes(shape)) or uses_claims(shape)
+        )
 
     # --- questions -------------------------------------------------------------------------------
 

@@ -39,6 +39,8 @@ class OwnerSelectors:
     def requirements(self, pod: Pod) -> Requirements:
         """What pods like this one have in common; () if there is nothing. Raises SelectorError."""
         owner = pod.owner
+        if owner is None and not self._services:
+            return ()
         by = (owner.api_version, owner.kind, owner.name) if owner is not None else ("", "", "")
         identity = (pod.namespace, pod.labels, *by)
         found = self._found.get(identity)

@@ -76,7 +76,6 @@ class ReservationCache:
         """By uid of a Reservation, known or not, the pods on nodes that say that they use it."""
         self._used: dict[str, str] = {}
         """uid of such a pod -> uid of its Reservation."""
-        self._amending = False
         self._announced: dict[str, str] = {}
         self.facets = cluster.table.add_facet()
         self.unbound = cluster.table.column(np.int32)
@@ -273,8 +272,6 @@ class ReservationCache:
 
     def pod_counted(self, row: int, pod: Pod, sign: int) -> int:
         """See Sharing."""
-        if self._amending:
-            return 0
         if pod.virtual:
             return self._reserve_pod_counted(row, pod, sign)
         if not pod.facts:
@@ -292,9 +289,9 @@ class ReservationCache:
     def facts_changed(self, row: int, pod: Pod) -> int:
         """See Sharing."""
         if pod.virtual:
-            return 0 if self._amending else self._reserve_pod_allocated(pod)
+            return self._reserve_pod_allocated(pod)
         changed = 0
-        if (acts := self._operating.of(pod)) is not None and not self._amending:
+        if (acts := self._operating.of(pod)) is not None:
             changed = self._operating_counted(row, pod, acts, 1)
         before, now = self._used.get(pod.uid), self._uses(pod)
         if before is not None and before != now:
@@ -364,8 +361,8 @@ class ReservationCache:
         info = self._infos.get(uid)
         if info is None or self.row_of(info) != row:
             return 0
-        info.owners[pod.uid] = pod
-        return self._owners_changed(info)
+        info.join(pod)
+        return self._resettle(info)
 
     def _left(self, uid: str, pod: Pod) -> int:
         self._used.pop(pod.uid, None)
@@ -377,15 +374,16 @@ class ReservationCache:
         info = self._infos.get(uid)
         if info is None or info.owners.pop(pod.uid, None) is None:
             return 0
-        return self._owners_changed(info)
+        info.owners_changed()
+        return self._resettle(info)
 
     def _users_changed(self, uid: str) -> None:
         if not self._cluster.table.hypothetical:
             for listener in self._user_listeners:
                 listener(uid)
 
-    def _owners_changed(self, info: ReservationInfo) -> int:
-        info.owners_changed()
+    def _resettle(self, info: ReservationInfo) -> int:
+        """Its owners changed, or what they use."""
         changed = self._settle(info)
         if not self._cluster.table.hypothetical:
             self._recount(info)
@@ -445,11 +443,7 @@ class ReservationCache:
         if pod is None:
             return 0
         requests, facts = info.remaining(self._cluster.pod_facts)
-        self._amending = True
-        try:
-            return self._cluster.amend(pod, requests, facts, away=not info.counted)
-        finally:
-            self._amending = False
+        return self._cluster.amend(pod, requests, facts, away=not info.counted)
 
     def _recount(self, info: ReservationInfo) -> None:
         """Whether pods may use it, and where, as the columns say it."""

@@ -80,8 +80,10 @@ class Choosing:
         """The refusal of the first plugin that could not give the pod what it asks for if it used the Reservation, or
         none (None)."""
         asked = [plugin for plugin in self._allocations if plugin.concerns(pod.shape, row)]
+        if not asked:
+            return None
         reserved = matched.reserved(info) if info is not None else None
-        if not asked or (info is not None and reserved is None):
+        if info is not None and reserved is None:
             return None
         with matched.alone(row, reserved):
             for plugin in asked:

@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 from koordsched.cluster.nodetable import NodeTable
 from koordsched.cluster.pod import Pod
-from koordsched.cluster.resources import FIRST_SCALAR
+from koordsched.cluster.resources import FIRST_SCALAR, Requests
+from koordsched.cluster.shape import PodShape
 from koordsched.plugins.reservation.info import Amounts, ReservationInfo
 
 PREFIX = "Reservation(s) "
@@ -83,7 +84,9 @@ class Fitting:
         if table.pods_count.data.item(row) - len(matched) + 1 > table.pods_allocatable.data.item(row):
             yield "pods"
         away = [each for each in matched if not each.counted]
-        for index, amount in compared(dict(pod.requests.amounts)).items():
+        requests = pod.requests
+        of_shape = requests is pod.shape.requests
+        for index, amount in pod.shape.compiled(compared, _compared_of) if of_shape else _compared(requests):
             if index >= FIRST_SCALAR:
                 if self._ignores(table.resource_names.names[index]):
                     continue
@@ -114,6 +117,14 @@ class Fitting:
                 yield f"{PREFIX}Insufficient {names[index]}{amounts}"
 
 
+def _compared(requests: Requests) -> tuple[tuple[int, int], ...]:
+    return tuple(compared(dict(requests.amounts)).items())
+
+
+def _compared_of(shape: PodShape) -> tuple[tuple[int, int], ...]:
+    return _compared(shape.requests)
+
+
 _NATIVE: Amounts = dict.fromkeys(range(FIRST_SCALAR), 0)
 
 
@@ -134,10 +145,11 @@ def shares_resources(pod: Pod, info: ReservationInfo) -> bool:
 def utilization(pod: Pod, info: ReservationInfo) -> int:
     """0..100: how much of the Reservation would be in use with the pod; what it cannot give counts as nothing."""
     requests: Amounts = dict(pod.requests.amounts)
+    allocated = info.allocated
     kinds = len(info.allocatable) + (info.terms.slots not in (None, 0))
     total = 0
     for index, capacity in info.allocatable.items():
-        used = requests.get(index, 0) + info.allocated.get(index, 0)
+        used = requests.get(index, 0) + allocated.get(index, 0)
         if used <= capacity:
             total += 100 * used // capacity
     return total // kinds if kinds else 0

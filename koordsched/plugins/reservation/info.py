@@ -7,7 +7,6 @@ nothing twice. Amounts are in the units of the node table, by the index of the r
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
 from typing import Any
 
 from koordsched.cluster.facts import PodFact, PodFacts
@@ -67,6 +66,7 @@ class ReservationInfo:
         in use."""
         self.owners: dict[str, Pod] = {}
         self._known = known
+        self._allocated: Amounts | None = None
         self.counted = False
         self.taken = False
         """Whether it is used up, whatever owners say: a pod that acts as a Reservation names one itself."""
@@ -111,23 +111,39 @@ class ReservationInfo:
 
     def owners_changed(self) -> None:
         """To be called after `owners` changed, or what one of them uses."""
-        self.__dict__.pop("allocated", None)
+        self._allocated = None
 
-    @cached_property
+    def join(self, pod: Pod) -> None:
+        """The pod, or a newer version of it, is an owner from now on: counted by itself if it was none before."""
+        known = pod.uid in self.owners
+        self.owners[pod.uid] = pod
+        if known:
+            self.owners_changed()
+        elif self._allocated is not None:
+            self._use(pod, self._allocated)
+
+    @property
     def allocated(self) -> Amounts:
-        """What owners use of the resources that it gives them; it may be more than there is."""
-        used: Amounts = {}
-        for pod in self.owners.values():
-            acting = self._known.get(pod.uid)
-            for index, amount in (pod.requests if acting is None else acting.full).amounts:
-                if index in self.terms.names:
-                    used[index] = used.get(index, 0) + amount
+        """What owners use of the resources that it gives them; it may be more than there is. Read only."""
+        used = self._allocated
+        if used is None:
+            used = self._allocated = {}
+            for pod in self.owners.values():
+                self._use(pod, used)
         return used
+
+    def _use(self, pod: Pod, used: Amounts) -> None:
+        acting, names = self._known.get(pod.uid), self.terms.names
+        for index, amount in (pod.requests if acting is None else acting.full).amounts:
+            if index in names:
+                used[index] = used.get(index, 0) + amount
 
     def left(self, index: int) -> int:
         """What the reserve pod counts of a resource."""
         held = self.allocatable.get(index, 0)
-        return max(0, held - self.allocated.get(index, 0)) if index in self.terms.names else held
+        if index not in self.terms.names or (used := self.allocated.get(index, 0)) <= 0:
+            return held
+        return held - used if held > used else 0
 
     def available_to_owners(self, index: int) -> int:
         """What an owner may still get of a resource."""

@@ -119,6 +119,8 @@ class MatchedReservations:
         self._chosen: dict[int, ReservationInfo | None] = {}
         self.decided = False
         """Whether Filter decided about all rows that passed the filters before it."""
+        self._few: dict[int, tuple[int, int]] | None = None
+        """(code, score) of the rows that Filter decided about one by one, if it did."""
         self._rows = _NO_ROWS
         self._known = _NO_FLAGS
         """By position in `_rows`, whether Filter of this cycle knows the verdict."""
@@ -145,44 +147,47 @@ class MatchedReservations:
         for new in (asked > known).nonzero()[0].tolist():
             verdicts[new] = (latest.item(new), *judge(mine.item(new)))
             known[new] = True
-        self._rows, self._known, self.decided = mine, known, True
+        self._rows, self._known, self._few, self.decided = mine, known, None, True
         return at[asked], verdicts[asked, 1]
 
     def decide_few(
         self, reaches: Callable[[int], bool], judge: Callable[[int], tuple[int, int]]
     ) -> list[tuple[int, int]]:
-        """The same row by row, for few: (row, code) of those that reach Filter and are refused."""
-        mine, verdicts, latest = self.usable.overlay.rows, self.usable.verdicts.data, self._cluster.table.log.latest
-        known, refused = np.zeros(len(mine), dtype=np.bool_), []
-        for at, row in enumerate(mine.tolist()):
-            change = latest.item(row)
-            there = verdicts.item(at, 0) == change
-            if reaches(row):
-                if not there:
-                    verdicts[at] = (change, *judge(row))
-                    there = True
-                if (code := verdicts.item(at, 1)) != PASS:
-                    refused.append((row, code))
-            known[at] = there
-        self._rows, self._known, self.decided = mine, known, True
-        return refused
+        """The same row by row, for few, of which nothing is kept: (row, code) of those that reach Filter and are
+        refused."""
+        few = {row: judge(row) for row in sorted(self.by_row) if reaches(row)}
+        self._few, self.decided = few, True
+        return [(row, code) for row, (code, _) in few.items() if code != PASS]
 
     def kept_scores(self, rows: RowArray) -> tuple[Positions, npt.NDArray[np.int64]]:
         """(positions of those of the rows that Filter decided about, their scores)."""
+        if (few := self._few) is not None:
+            mine = np.fromiter(few, np.intp, len(few))
+            at, asked = _positions(rows, mine)
+            return at[asked], np.fromiter((score for _, score in few.values()), np.int64, len(few))[asked]
         at, asked = _positions(rows, self._rows)
         asked &= self._known
         return at[asked], self.usable.verdicts.data[asked, 2]
 
+    def scored_alone(self, codes: Codes) -> tuple[int, int] | None:
+        """(row, score) if just one row was decided about, which is feasible and has a score other than 0."""
+        if (few := self._few) is not None and len(few) == 1:
+            for row, (_, score) in few.items():
+                return (row, score) if score and codes.item(row) == PASS else None
+        return None
+
     def scored(self, codes: Codes) -> tuple[RowArray, npt.NDArray[np.int64]]:
         """(feasible rows that have a score other than 0, the scores)."""
+        if (few := self._few) is not None:
+            found = [(row, score) for row, (_, score) in few.items() if score and codes.item(row) == PASS]
+            return np.array([row for row, _ in found], np.intp), np.array([score for _, score in found], np.int64)
         scores = self.usable.verdicts.data[:, 2]
-        if len(scores) == 1:  # the usual case, in which numbers are faster than arrays
-            there = self._known.item() and scores.item() != 0 and codes.item(self._rows.item()) == PASS
-            return (self._rows, scores) if there else (self._rows[:0], scores[:0])
         some = (scores != 0) & self._known & (codes[self._rows] == PASS)
         return self._rows[some], scores[some]
 
     def _is_known(self, row: int) -> bool:
+        if self._few is not None:
+            return row in self._few
         at = int(self._rows.searchsorted(row))
         return at < len(self._rows) and self._rows.item(at) == row and self._known.item(at)
 

@@ -231,12 +231,15 @@ class OwnerIndex:
 
     def candidates(self, pod: Pod) -> Iterable[str]:
         """The uids of all Reservations whose owners match the pod, and of some others, as they were added."""
+        by_label = self._by_label
+        sets = [by_label[label] for label in pod.labels.labels.items() if label in by_label] if by_label else []
+        if self._others:
+            sets += [self._by_key[key] for key in _other_keys_of(pod) if key in self._others]
+        if len(sets) == 1 and len(sets[0]) == 1:
+            return tuple(sets[0])  # the usual case
         found: dict[str, None] = {}
-        for label in pod.labels.labels.items() if self._by_label else ():
-            if (of_label := self._by_label.get(label)) is not None:
-                found.update(of_label)
-        for key in _other_keys_of(pod) if self._others else ():
-            found.update(self._by_key.get(key, {}))
+        for uids in sets:
+            found.update(uids)
         return sorted(found, key=self._places.__getitem__) if found else ()
 
     def concerns(self, pod: Pod) -> bool:

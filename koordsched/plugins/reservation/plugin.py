@@ -58,9 +58,6 @@ OTHER_NODE = "node(s) didn't match the nodeName specified by reservation"
 POLICY_CONFLICT = "node(s) reservation allocate policy conflict"
 
 _FEW = 8
-_HIGHEST = np.array([100], dtype=np.int64)
-"""The normalised scores of a single row."""
-
 _PREFERRED = 1000
 """The raw score of the node with the smallest order: more than any utilization."""
 
@@ -186,7 +183,9 @@ class Reservation(
     ) -> list[tuple[int, int]] | None:
         """Where the pod may use Reservations on few rows, but need not: those of them where it has no room."""
         matched = _matched(cycle)
-        if matched is None or matched.ignored or matched.required or len(matched.by_row) > _FEW or not matched.decides:
+        if matched is None or matched.ignored or matched.required or matched.usable.overlay.lasting:
+            return None
+        if len(matched.by_row) > _FEW or not matched.decides:
             return None
         if pod.virtual or is_operating(pod.labels.labels):
             return None
@@ -267,9 +266,9 @@ class Reservation(
         matched = _matched(cycle)
         if matched is None or not matched.decided or matched.usable.orders:
             return None
+        if (single := matched.scored_alone(codes)) is not None:
+            return FewScores(single[:1], single[1:], (100,))
         rows, scores = matched.scored(codes)
-        if len(rows) == 1:
-            return FewScores(rows, scores, _HIGHEST)
         return FewScores(rows, scores, scores * 100 // scores.max() if len(scores) else scores)
 
     def pre_score(self, cycle: CycleState, pod: Pod, rows: RowArray) -> Status:

@@ -41,7 +41,7 @@ class LabeledPods:
     def __init__(self, cluster: ClusterState) -> None:
         self._cluster = cluster
         self._pods: dict[LabelSet, dict[str, None]] = {}
-        cluster.add_accountant(self)
+        cluster.add_accountant(self, amendable=False)
 
     def pod_added(self, row: int, pod: Pod) -> int:
         """See PodAccountant."""

@@ -64,7 +64,7 @@ class DisksInUse:
 
     def __init__(self, cluster: ClusterState) -> None:
         self._rows: dict[Disk, dict[int, int]] = {}
-        cluster.add_accountant(self, amendable=False)
+        cluster.add_accountant(self, amendable=False, concerns=lambda shape: bool(disks_of(shape)))
 
     def pod_added(self, row: int, pod: Pod) -> int:
         """Counts the pod's disks on the row."""

@@ -37,7 +37,7 @@ class ClaimsInUse:
 
     def __init__(self, cluster: ClusterState) -> None:
         self._users: dict[ClaimKey, int] = {}
-        cluster.add_accountant(self, amendable=False)
+        cluster.add_accountant(self, amendable=False, concerns=lambda shape: bool(named_claims(shape)))
 
     def pod_added(self, row: int, pod: Pod) -> int:
         """Counts the pod as a user of its claims."""

@@ -9,6 +9,7 @@ from koordsched.plugins.reservation.kinds import (
     CURRENT_OWNER,
     OPERATING_MODE,
     RESERVATION_ALLOCATED,
+    RESERVATION_IGNORED,
     RESERVATION_OWNERS,
 )
 from tests.plugins.harness import scheduler
@@ -168,3 +169,28 @@ def test_it_counts_all_that_it_has_when_its_node_has_come_back(cpu):
     assert used(offline) == 3000
     offline.cluster.remove_pod("uid-default-acts")
     assert used(offline) == 0
+
+
+def claiming(thing):
+    """The pod, which uses a claim that only one pod may use."""
+    thing["spec"]["volumes"] = [{"name": "v", "persistentVolumeClaim": {"claimName": "alone"}}]
+    return thing
+
+
+@pytest.mark.parametrize(("labels", "goes"), [(WEB, True), ({RESERVATION_IGNORED: "true"}, True), ({}, False)])
+def test_claims_of_the_pod_are_away_as_all_that_it_holds(labels, goes):
+    claim = {"accessModes": ["ReadWriteOncePod"], "storageClassName": ""}
+    volume = {**claim, "csi": {"driver": "d", "volumeHandle": "alone"}, "capacity": {"storage": "1Gi"}}
+    bound = {"pv.kubernetes.io/bind-completed": "yes"}
+    offline = on_nodes(
+        {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "v"}, "spec": volume},
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": {"name": "alone", "namespace": "default", "annotations": bound},
+            "spec": {**claim, "volumeName": "v"},
+        },
+        claiming(acting(cpu="1")),
+        claiming(wanted(cpu="1", labels=labels)),
+    )
+    assert offline.schedule("default/p").node == ("alder" if goes else "")
