@@ -11,9 +11,11 @@ from typing import Any, TypeVar
 from koordsched.api.meta import ObjectMeta
 from koordsched.api.resource import ResourceClaim
 from koordsched.cluster.builtinkinds import PODS, RESOURCE_CLAIMS
+from koordsched.cluster.claimedresources import as_status
 from koordsched.cluster.pod import Pod
 from koordsched.framework.handle import NORMAL, Handle, WriteFailed
 from koordsched.framework.interface import CycleState
+from koordsched.plugins.dynamicresources.allocatable.takings import updating_failed
 from koordsched.plugins.dynamicresources.assumed import is_older, key_of
 from koordsched.plugins.dynamicresources.books import DeviceBooks
 from koordsched.plugins.dynamicresources.claims import is_reserved_for, title_of
@@ -65,10 +67,21 @@ class ClaimBinding:
             # Of an earlier attempt: it would undo what is written now.
             await release.wait()
         bound = [await self._reserve(state, claim, pod, node) for claim in self._to_reserve(state)]
+        if state.claimed:
+            await self._show_claimed(state, pod)
         if self._readiness is not None and any_conditions(bound):
             text = f"waiting for binding conditions for device on node {node}"
             self._events.pod_event(pod, NORMAL, PENDING, text, action="Scheduling")
             await self._readiness.wait(bound, cycle.waiting_for_others)
+
+    async def _show_claimed(self, state: DeviceCycle, pod: Pod) -> None:
+        """Writes to the pod's status what its claims take of the node, for the kubelet and for schedulers to come."""
+        state.claimed_shown = True
+        status = {"status": as_status(state.claimed)}
+        try:
+            await self._writes.merge(PODS, _meta(pod), status, subresource="status", strategic=True)
+        except WriteFailed as error:
+            raise ClaimFailed(updating_failed(pod, str(error))) from error
 
     @staticmethod
     def _to_reserve(state: DeviceCycle) -> Sequence[ResourceClaim]:
@@ -134,24 +147,39 @@ class ClaimBinding:
 
     def release(self, state: DeviceCycle, pod: Pod) -> None:
         """What PreBind wrote for a pod that is not bound after all is undone, but for allocations."""
-        if state.reserved or state.created is not None:
+        if state.reserved or state.created is not None or state.claimed_shown:
             done = self._releases[pod.uid] = asyncio.Event()
             claims, state.reserved = state.reserved, []
             created, state.created = state.created, None
-            self._launch(self._undo(claims, created, pod, done))
+            shown, state.claimed_shown = state.claimed_shown, False
+            self._launch(self._undo(claims, created, shown, pod, done))
 
     async def _undo(
-        self, claims: Sequence[ResourceClaim], created: ResourceClaim | None, pod: Pod, done: asyncio.Event
+        self,
+        claims: Sequence[ResourceClaim],
+        created: ResourceClaim | None,
+        claimed_shown: bool,
+        pod: Pod,
+        done: asyncio.Event,
     ) -> None:
         try:
             for claim in claims:
                 await _attempted("unreserve", claim, self._writer.unreserve(claim, pod.uid))
             if created is not None:
                 await _attempted("delete", created, self._writer.delete(created))
+            if claimed_shown:
+                await self._clear_claimed(pod)
         finally:
             done.set()
             if self._releases.get(pod.uid) is done:
                 del self._releases[pod.uid]
+
+    async def _clear_claimed(self, pod: Pod) -> None:
+        cleared = {"status": {"nodeAllocatableResourceClaimStatuses": None}}
+        try:
+            await self._writes.merge(PODS, _meta(pod), cleared, subresource="status", strategic=True)
+        except WriteFailed as error:
+            _log.warning("cannot clear the status of pod %s: %s", pod.key, error)
 
 
 async def _attempted(what: str, claim: ResourceClaim, write: Awaitable[None]) -> None:

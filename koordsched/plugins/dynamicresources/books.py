@@ -18,6 +18,7 @@ from koordsched.cluster.builtinkinds import DEVICE_CLASSES, DEVICE_TAINT_RULES, 
 from koordsched.cluster.events import RESOURCE_CLAIM, RESOURCE_SLICE, ActionType, ClusterEvent
 from koordsched.cluster.state import ClusterState
 from koordsched.framework.handle import Handle
+from koordsched.plugins.dynamicresources.allocatable import MappedDevices, NodeAllocatable
 from koordsched.plugins.dynamicresources.assumed import AssumedClaims
 from koordsched.plugins.dynamicresources.changes import ClaimChanges
 from koordsched.plugins.dynamicresources.classselectors import ClassSelectors
@@ -68,6 +69,11 @@ class DeviceBooks:
         self.special_claims = SpecialClaims()
         self.served: ServedResources | None = None
         self.counts: DeviceCounts | None = None
+        self._mapped: MappedDevices | None = None
+        self.allocatable: NodeAllocatable | None = None
+        if self.features.node_allocatable:
+            self._mapped = MappedDevices()
+            self.allocatable = NodeAllocatable(cluster, self._mapped)
         self._held: dict[tuple[str, str], AllocationResult] = {}
         """What was counted for each holder."""
         slices = cluster.objects.of(RESOURCE_SLICES)
@@ -151,6 +157,8 @@ class DeviceBooks:
     def _slice_changed(self, old: ResourceSlice | None, new: ResourceSlice | None) -> None:
         if self.counts is not None:
             self.counts.slice_changed(old, new)
+        if self._mapped is not None:
+            self._mapped.slice_changed(old, new)
         if new is None:
             assert old is not None, "a change has an object"
             self._index.remove_slice(old.metadata.name)

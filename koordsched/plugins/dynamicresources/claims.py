@@ -12,10 +12,12 @@ from koordsched.plugins.dynamicresources.assumed import AssumedClaims
 
 
 class NamedClaim(NamedTuple):
-    """A claim that a pod names. `generated`: it was made of a template, and must be the pod's own."""
+    """A claim that a pod names. `generated`: it was made of a template, and must be the pod's own; `entry`: how the
+    pod's containers name it."""
 
     name: str
     generated: bool
+    entry: str
 
 
 class ClaimProblem(Exception):
@@ -26,7 +28,7 @@ def named_claims(pod: Pod) -> Iterator[NamedClaim]:
     """The claims in the order of the pod's spec. Raises ClaimProblem at the first that has no name yet."""
     for entry in pod.shape.spec.resource_claims:
         if entry.resource_claim_name is not None:
-            yield NamedClaim(entry.resource_claim_name, False)
+            yield NamedClaim(entry.resource_claim_name, False, entry.name)
         elif entry.resource_claim_template_name is None:
             raise ClaimProblem(
                 f'pod "{pod.key}", spec.resourceClaim "{entry.name}": none of the supported fields are set'
@@ -37,13 +39,13 @@ def named_claims(pod: Pod) -> Iterator[NamedClaim]:
             if status is None:
                 raise ClaimProblem(f'pod "{pod.key}": ResourceClaim not created yet')
             if status.resource_claim_name is not None:
-                yield NamedClaim(status.resource_claim_name, True)
+                yield NamedClaim(status.resource_claim_name, True, entry.name)
 
 
 def claims_of(pod: Pod, claims: AssumedClaims) -> tuple[ResourceClaim, ...]:
     """The claims of the pod, each once, in the order of its spec. Raises ClaimProblem."""
     found: dict[str, ResourceClaim] = {}
-    for name, generated in named_claims(pod):
+    for name, generated, _ in named_claims(pod):
         claim = claims.get(pod.namespace, name)
         if claim is None:
             raise ClaimProblem(f'could not find ResourceClaim "{pod.namespace}/{name}"')

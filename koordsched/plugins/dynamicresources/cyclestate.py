@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from koordsched.api.resource import AllocationResult, ResourceClaim
+from koordsched.cluster.claimedresources import ClaimedResources
 from koordsched.framework.status import HeldReason
 from koordsched.plugins.dynamicresources.extended import SpecialRequests
 from koordsched.plugins.dynamicresources.structured import Demand
@@ -39,15 +40,19 @@ class DeviceCycle:
     `unavailable`: the places of claims without which a node would do. `scores`: int64 by row, None while all are 0.
     `chosen`: what Reserve chose; `requests`: of the special claim there. `reserved`: the claims that PreBind may have
     reserved for the pod; `created`: the special claim that it made. `refused`: a row without the devices, and what is
-    demanded there.
+    demanded there. `held`: reasons with texts of this attempt. `claimed`: what the claims take of the node since
+    Reserve; `claimed_shown`: PreBind may have written that to the pod's status.
     """
 
     __slots__ = (
         "allocated",
         "chosen",
+        "claimed",
+        "claimed_shown",
         "claims",
         "created",
         "demands",
+        "held",
         "leftover",
         "open",
         "reason",
@@ -76,6 +81,9 @@ class DeviceCycle:
         self.unavailable: set[int] = set()
         self.scores: npt.NDArray[np.int64] | None = None
         self.reason: HeldReason | None = None
+        self.held: dict[int, HeldReason] = {}
+        self.claimed: ClaimedResources = ()
+        self.claimed_shown = False
         self.refused: tuple[Demand, int] | None = None
         self.chosen: tuple[Chosen, ...] = ()
         self.requests: SpecialRequests | None = None

@@ -29,6 +29,8 @@ from koordsched.framework.interface import (
     ShapeScore,
 )
 from koordsched.framework.status import SKIP, SUCCESS, Code, Codes, Status
+from koordsched.plugins.dynamicresources.allocatable import TakingFailed
+from koordsched.plugins.dynamicresources.allocatable.hints import room_made
 from koordsched.plugins.dynamicresources.binding import ClaimBinding
 from koordsched.plugins.dynamicresources.books import books_of
 from koordsched.plugins.dynamicresources.claims import ClaimProblem, claims_of
@@ -104,6 +106,8 @@ class DynamicResources(
         registrations = self._hints.registrations()
         if self._served is not None:
             registrations.append(after_special_claim_gone(self.name))
+        if self._books.allocatable is not None:
+            registrations.append(room_made(self.name))
         return registrations
 
     # --- before nodes are looked at --------------------------------------------------------------------
@@ -164,7 +168,9 @@ class DynamicResources(
         return self._filter.verdicts(state, pod, table, rows) if state is not None else None
 
     def dry_run(self, cycle: CycleState, pod: Pod, coming: Iterable[Pod]) -> FilterDryRun:
-        """Other pods do not matter: devices are free when claims say so."""
+        """Other pods do not matter: devices are free when claims say so. What devices take of a node is compared with
+        the table, which the dry run changes.
+        """
         return PodIndependent(self, cycle, pod)
 
     def explain_pod(self, cycle: CycleState) -> list[str]:
@@ -227,16 +233,22 @@ class DynamicResources(
         if state is None:
             return SUCCESS
         claims, demand = self._filter.demand_on(state, pod, row)
-        if demand is None:
-            return SUCCESS
-        try:
-            found = self._books.allocator.allocate(demand, row, self._filter.deadline())
-        except (AllocationError, InvalidPools, SearchExpired):
-            found = None
-        if found is None:
-            return Status(Code.ERROR, (NOT_CHOSEN,))
-        state.chosen = tuple(Chosen(*pair) for pair in zip(claims, found.results, strict=True))
-        for claim, allocation in state.chosen:
+        chosen: tuple[Chosen, ...] = ()
+        if demand is not None:
+            try:
+                found = self._books.allocator.allocate(demand, row, self._filter.deadline())
+            except (AllocationError, InvalidPools, SearchExpired):
+                found = None
+            if found is None:
+                return Status(Code.ERROR, (NOT_CHOSEN,))
+            chosen = tuple(Chosen(*pair) for pair in zip(claims, found.results, strict=True))
+        if self._books.allocatable is not None:
+            try:
+                self._books.allocatable.begin(state, pod, chosen)
+            except TakingFailed as failure:
+                return Status(Code.ERROR, (str(failure),))
+        state.chosen = chosen
+        for claim, allocation in chosen:
             self._books.begin(claim, allocation, FINALIZER, pod.uid)
         return SUCCESS
 
@@ -246,6 +258,8 @@ class DynamicResources(
         state = self._state(cycle)
         if state is not None:
             state.chosen = ()
+            if self._books.allocatable is not None:
+                self._books.allocatable.end(state, pod)
             self._binding.release(state, pod)
 
     def pre_bind_pre_flight(self, cycle: CycleState, pod: Pod, node: str) -> Status:

@@ -25,6 +25,8 @@ It is pure: it reads wire types, keeps columns, and knows neither plugins nor cy
   attempt fails; `allocate` on that row raises the text) and EXPIRED (the search took too long; not remembered).
 * `allocate` raises AllocationError (its text is upstream's), InvalidPools and SearchExpired.
 * `Deadline(clock, seconds, total)`: the time that each search may take, and all searches of one call; None is no limit.
+* With the gate for node-allocatable resources, `Verdicts.taken` says what the devices would take of each node
+  (`footprint`), a position in `Verdicts.footprints`: one footprint per claim.
 * `expressions` evaluates selectors: `CelExpressions(features)`; `share_id` makes the id of a share.
 """
 
