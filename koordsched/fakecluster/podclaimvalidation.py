@@ -7,6 +7,7 @@ from typing import Any
 
 from koordsched.fakecluster.errors import FieldError, duplicate, invalid_value, not_found_value, required
 from koordsched.fakecluster.names import label_error, subdomain_error
+from koordsched.fakecluster.quantities import canonicalize
 
 Object = dict[str, Any]
 
@@ -78,6 +79,21 @@ def claim_status_errors(pod: Object, old: Object) -> list[FieldError]:
     extended = status.get("extendedResourceClaimStatus")
     if extended is not None and extended != before.get("extendedResourceClaimStatus"):
         wrong += _extended_errors(extended, pod["spec"], "status.extendedResourceClaimStatus")
+    taken = status.get("nodeAllocatableResourceClaimStatuses")
+    if taken != before.get("nodeAllocatableResourceClaimStatuses"):
+        wrong += _taken_errors(taken or [], pod["spec"], "status.nodeAllocatableResourceClaimStatuses")
+    return wrong
+
+
+def _taken_errors(statuses: list[Object], spec: Object, field: str) -> list[FieldError]:
+    """What claims take of the node; makes its quantities canonical."""
+    wrong: list[FieldError] = []
+    containers = {container.get("name") for container in _containers(spec)}
+    for i, status in enumerate(statuses):
+        wrong += canonicalize(status.get("resources"), f"{field}[{i}].resources")
+        for k, name in enumerate(status.get("containers") or ()):
+            if name not in containers:
+                wrong.append(not_found_value(f"{field}[{i}].containers[{k}]", name, "must be a container of the pod"))
     return wrong
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from koordsched.api.core import PodStatus
 from koordsched.api.resource import AllocationResult, ResourceClaim
 from koordsched.cluster.changelog import RowArray
+from koordsched.cluster.claimedresources import total_of
 from koordsched.cluster.nodetable import NodeTable
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.state import ClusterState
