@@ -41,7 +41,8 @@ class DeviceCycle:
     `chosen`: what Reserve chose; `requests`: of the special claim there. `reserved`: the claims that PreBind may have
     reserved for the pod; `created`: the special claim that it made. `refused`: a row without the devices, and what is
     demanded there. `held`: reasons with texts of this attempt. `claimed`: what the claims take of the node since
-    Reserve; `claimed_shown`: PreBind may have written that to the pod's status.
+    Reserve; `claimed_shown`: PreBind may have written that to the pod's status; `takes`: somewhere they would take
+    something.
     """
 
     __slots__ = (
@@ -61,6 +62,7 @@ class DeviceCycle:
         "reserved",
         "scores",
         "special",
+        "takes",
         "unavailable",
     )
 
@@ -84,6 +86,7 @@ class DeviceCycle:
         self.held: dict[int, HeldReason] = {}
         self.claimed: ClaimedResources = ()
         self.claimed_shown = False
+        self.takes = False
         self.refused: tuple[Demand, int] | None = None
         self.chosen: tuple[Chosen, ...] = ()
         self.requests: SpecialRequests | None = None

@@ -30,6 +30,7 @@ from koordsched.framework.interface import (
 )
 from koordsched.framework.status import SKIP, SUCCESS, Code, Codes, Status
 from koordsched.plugins.dynamicresources.allocatable import TakingFailed
+from koordsched.plugins.dynamicresources.allocatable.filtering import ANY_POD
 from koordsched.plugins.dynamicresources.allocatable.hints import room_made
 from koordsched.plugins.dynamicresources.binding import ClaimBinding
 from koordsched.plugins.dynamicresources.books import books_of
@@ -168,10 +169,11 @@ class DynamicResources(
         return self._filter.verdicts(state, pod, table, rows) if state is not None else None
 
     def dry_run(self, cycle: CycleState, pod: Pod, coming: Iterable[Pod]) -> FilterDryRun:
-        """Other pods do not matter: devices are free when claims say so. What devices take of a node is compared with
-        the table, which the dry run changes.
+        """Other pods do not matter: devices are free when claims say so. But where devices take
+        something of the node, the room that is left matters.
         """
-        return PodIndependent(self, cycle, pod)
+        state = self._state(cycle)
+        return PodIndependent(self, cycle, pod, one_by_one=ANY_POD if state is not None and state.takes else None)
 
     def explain_pod(self, cycle: CycleState) -> list[str]:
         """What devices there are on one of the nodes that lack some, request by request."""

@@ -13,6 +13,7 @@ from koordsched.cluster.claimedresources import total_of
 from koordsched.cluster.nodetable import NodeTable
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.state import ClusterState
+from koordsched.framework.dryruns import Tally
 from koordsched.framework.status import PASS, Code, Codes, ReasonTable
 from koordsched.plugins.dynamicresources.allocatable.consumers import Consumers
 from koordsched.plugins.dynamicresources.allocatable.mapped import MappedDevices
@@ -28,6 +29,10 @@ from koordsched.plugins.dynamicresources.structured.footprint import Footprint
 
 Takings = Sequence[tuple[str, Footprint]]
 """Names of claims, and what they take."""
+
+
+ANY_POD = Tally("node-allocatable", lambda pod: 1)
+"""Any pod that comes or leaves matters, and in more than the resources that a pod itself requests."""
 
 
 class NodeAllocatable:
@@ -90,6 +95,7 @@ class NodeAllocatable:
         claimed = claimed_resources(takings, users)
         if not claimed:
             return None
+        state.takes = True
         problem = problem_of(pod, claimed)
         if problem:
             number = self._number(state, reasons, plugin, Code.UNRESOLVABLE, problem)
