@@ -13,7 +13,7 @@ from koordsched.cluster.pod import Pod
 from koordsched.framework.handle import Clock
 from koordsched.framework.status import PASS, Code, Codes, ReasonTable
 from koordsched.plugins.dynamicresources.allocatable import NodeAllocatable, TakingFailed
-from koordsched.plugins.dynamicresources.allocatable.filtering import Takings
+from koordsched.plugins.dynamicresources.allocatable.filtering import Asked, Takings
 from koordsched.plugins.dynamicresources.books import DeviceBooks
 from koordsched.plugins.dynamicresources.conditions import has_conditions, is_usable
 from koordsched.plugins.dynamicresources.cyclestate import DeviceCycle
@@ -146,18 +146,18 @@ class DeviceFilter:
         codes: Codes,
     ) -> None:
         """The verdicts where what devices take of nodes counts: rows are grouped by what they would take there."""
-        plugin, reasons = self._plugin, self._reasons
+        asked = Asked(self._plugin, self._reasons, state, pod, table)
         groups = list(self._demands(state, pod, table, rows, codes))
-        allocatable.refuse_shared(plugin, reasons, state, pod, table, rows, codes)
+        allocatable.refuse_shared(asked, rows, codes)
         try:
             taken = allocatable.takings_of_allocated(state)
         except TakingFailed as failure:
-            state.reason = reasons.hold(plugin, Code.ERROR, str(failure))
+            state.reason = self._reasons.hold(self._plugin, Code.ERROR, str(failure))
             codes[codes == PASS] = state.reason.number
             return
 
         def judge(at: RowArray, more: Takings) -> None:
-            verdicts = allocatable.judge(plugin, reasons, state, pod, table, rows[at], [*taken, *more])
+            verdicts = allocatable.judge(asked, rows[at], [*taken, *more])
             if verdicts is not None:
                 codes[at] = verdicts
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -31,6 +32,22 @@ Takings = Sequence[tuple[str, Footprint]]
 """Names of claims, and what they take."""
 
 
+class Asked(NamedTuple):
+    """For whom verdicts are given, and where their reasons go: those of the plugin of a profile."""
+
+    plugin: str
+    reasons: ReasonTable
+    state: DeviceCycle
+    pod: Pod
+    table: NodeTable
+
+    def number(self, code: Code, *texts: str) -> int:
+        """The number of a reason, which the cycle keeps."""
+        held = self.reasons.hold(self.plugin, code, *texts)
+        self.state.held[held.number] = held
+        return held.number
+
+
 ANY_POD = Tally("node-allocatable", lambda pod: 1)
 """Any pod that comes or leaves matters, and in more than the resources that a pod itself requests."""
 
@@ -47,30 +64,21 @@ class NodeAllocatable:
 
     # --- Filter ------------------------------------------------------------------------------------------
 
-    def refuse_shared(
-        self,
-        plugin: str,
-        reasons: ReasonTable,
-        state: DeviceCycle,
-        pod: Pod,
-        table: NodeTable,
-        rows: RowArray,
-        codes: Codes,
-    ) -> None:
+    def refuse_shared(self, asked: Asked, rows: RowArray, codes: Codes) -> None:
         """Refuses rows where another pod has an allocated claim of the pod that takes something of the node."""
-        for _, claim, nodes in state.allocated:
+        for _, claim, nodes in asked.state.allocated:
             name = claim.metadata.name
-            for row, uids in self._consumers.rows_of((pod.namespace, name)):
-                if uids == [pod.uid]:
+            for row, uids in self._consumers.rows_of((asked.pod.namespace, name)):
+                if uids == [asked.pod.uid]:
                     continue
                 text = f"node allocatable resource claim {name} is already used by another pod"
                 if len(uids) > 1:
                     text = f"node allocatable resource claim {name} shared by multiple pods"
                 at = (rows == row) & (codes == PASS)
                 if nodes is not None and at.any():
-                    at[at] = nodes.mask(table, rows[at])
+                    at[at] = nodes.mask(asked.table, rows[at])
                 if at.any():
-                    codes[at] = self._number(state, reasons, plugin, Code.UNRESOLVABLE, text)
+                    codes[at] = asked.number(Code.UNRESOLVABLE, text)
 
     def takings_of_allocated(self, state: DeviceCycle) -> Takings:
         """What the claims that are allocated already take, wherever the pod goes. Raises TakingFailed."""
@@ -80,41 +88,27 @@ class NodeAllocatable:
             if claim.status.allocation is not None
         ]
 
-    def judge(
-        self,
-        plugin: str,
-        reasons: ReasonTable,
-        state: DeviceCycle,
-        pod: Pod,
-        table: NodeTable,
-        rows: RowArray,
-        takings: Takings,
-    ) -> Codes | None:
+    def judge(self, asked: Asked, rows: RowArray, takings: Takings) -> Codes | None:
         """The verdicts on rows where the claims would take this; None if the pod fits on all."""
+        pod = asked.pod
         users = containers_by_claim(pod)
         claimed = claimed_resources(takings, users)
         if not claimed:
             return None
-        state.takes = True
+        asked.state.takes = True
         problem = problem_of(pod, claimed)
         if problem:
-            number = self._number(state, reasons, plugin, Code.UNRESOLVABLE, problem)
+            number = asked.number(Code.UNRESOLVABLE, problem)
             return np.full(len(rows), number, dtype=np.int32)
         requests = self._cluster.shapes.resized(pod.shape, pod.shape.spec, PodStatus(), total_of(claimed))
         codes: Codes | None = None
-        for where, final, lacking in shortages(table, rows, requests):
+        for where, final, lacking in shortages(asked.table, rows, requests):
             code = Code.UNRESOLVABLE if final else Code.UNSCHEDULABLE
             if codes is None:
                 codes = np.zeros(len(rows), dtype=np.int32)
             texts = [f"Insufficient {resource}" for resource in lacking]
-            codes[where] = self._number(state, reasons, plugin, code, *texts)
+            codes[where] = asked.number(code, *texts)
         return codes
-
-    @staticmethod
-    def _number(state: DeviceCycle, reasons: ReasonTable, plugin: str, code: Code, *texts: str) -> int:
-        held = reasons.hold(plugin, code, *texts)
-        state.held[held.number] = held
-        return held.number
 
     def check(self, claims: Sequence[ResourceClaim], results: Sequence[AllocationResult]) -> None:
         """Raises TakingFailed if what one of the claims takes cannot be worked out."""
