@@ -3,7 +3,12 @@
 import asyncio
 
 import pytest
+from msgspec import convert
 
+from koordsched.api import core
+from koordsched.api.resource import ResourceSlice
+from koordsched.plugins.dynamicresources.allocatable import MappedDevices
+from koordsched.scheduling.snapshot import pod_object
 from tests.plugins.dynamicresources.deviceworld import (
     N1,
     allocated,
@@ -291,8 +296,6 @@ def test_the_status_cannot_be_written():
 
 
 def test_devices_of_the_old_generation_are_not_looked_at():
-    from koordsched.plugins.dynamicresources.allocatable import MappedDevices
-
     devices = MappedDevices()
     old, new = (_slice(generation, cpu) for generation, cpu in ((1, "1"), (2, "2")))
     devices.slice_changed(None, new)
@@ -305,10 +308,22 @@ def test_devices_of_the_old_generation_are_not_looked_at():
 
 
 def _slice(generation, cpu):
-    from msgspec import convert
-
-    from koordsched.api.resource import ResourceSlice
-
     made = slice_of("n1", taking(cpu=cpu), name=f"s{generation}")
     made["spec"]["pool"]["generation"] = generation
     return convert(made, ResourceSlice)
+
+
+def test_a_snapshot_shows_what_devices_take_once():
+    async def steps(there):
+        there.embedded.insert(using("p", "c"))
+        await asyncio.sleep(3)
+        cluster = there.running.scheduler.cluster
+        placed_pod = cluster.assigned["uid-default-p"]
+        names = cluster.table.resource_names.names
+        made = pod_object(placed_pod, names, {}, cluster.pod_facts.status(placed_pod))
+        again = cluster.pods.build(convert(made, core.Pod))
+        assert again.requests.amounts == placed_pod.requests.amounts == ((0, 3100), (1, 1 << 30))
+        assert again.facts == placed_pod.facts
+
+    devices = [taking(cpu="3", memory="1Gi")]
+    play(steps, N1, device_class(), slice_of("n1", *devices), claim(), gates=GATES)
