@@ -16,13 +16,16 @@ from koordsched.api.quantity import QuantityError
 from koordsched.api.resource import AllocationResult, DeviceClass, ResourceClaim, ResourceSlice
 from koordsched.cluster.builtinkinds import DEVICE_CLASSES, DEVICE_TAINT_RULES, RESOURCE_CLAIMS, RESOURCE_SLICES
 from koordsched.cluster.events import RESOURCE_CLAIM, RESOURCE_SLICE, ActionType, ClusterEvent
+from koordsched.cluster.pod import Pod
 from koordsched.cluster.state import ClusterState
 from koordsched.framework.handle import Handle
 from koordsched.plugins.dynamicresources.assumed import AssumedClaims
 from koordsched.plugins.dynamicresources.changes import ClaimChanges
+from koordsched.plugins.dynamicresources.claims import claims_of
 from koordsched.plugins.dynamicresources.classselectors import ClassSelectors
 from koordsched.plugins.dynamicresources.extended import DeviceCounts, ServedResources, SpecialClaims
 from koordsched.plugins.dynamicresources.extended.claim import owner_of
+from koordsched.plugins.dynamicresources.groups import GATES, ClaimGroups
 from koordsched.plugins.dynamicresources.inflight import AllocationsInFlight
 from koordsched.plugins.dynamicresources.structured import Allocator, CelExpressions, DevicesInUse, Features, SliceIndex
 from koordsched.plugins.dynamicresources.taintrules import TaintedSlices
@@ -87,11 +90,17 @@ class DeviceBooks:
         self.claims = AssumedClaims(cluster.objects.of(RESOURCE_CLAIMS))
         self.claims.subscribe(self._claim_changed)
         self.claim_changes = ClaimChanges(self.claims)
+        self.groups = ClaimGroups(cluster) if gates >= GATES else None
+        """None while the gates for claims of groups are off."""
 
     @staticmethod
     def special_uid(pod_uid: str) -> str:
         """By which the claim for a pod's extended resources is known until it is created."""
         return f"{pod_uid}-extended-resources"
+
+    def claims_of(self, pod: Pod) -> tuple[ResourceClaim, ...]:
+        """The claims of the pod, each once, in the order of its spec. Raises ClaimProblem."""
+        return claims_of(pod, self.claims, self.groups.name_of(pod) if self.groups is not None else "")
 
     def device_class(self, name: str) -> DeviceClass | None:
         """The class of that name."""
