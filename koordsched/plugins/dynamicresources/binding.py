@@ -7,9 +7,10 @@ import logging
 from collections.abc import Awaitable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
 from koordsched.api.meta import ObjectMeta
-from koordsched.api.resource import ResourceClaim
+from koordsched.api.resource import AllocationResult, ResourceClaim, ResourceClaimConsumerReference
 from koordsched.cluster.builtinkinds import PODS, RESOURCE_CLAIMS
 from koordsched.cluster.pod import Pod
 from koordsched.framework.handle import NORMAL, Handle, WriteFailed
@@ -50,11 +51,14 @@ class ClaimBinding:
         self._launch = handle.launch
         self._show = handle.show
         self._claims = books.claims
+        self._groups = books.groups
         self._changes = books.claim_changes
         self._writer = writer
         self._readiness = readiness
         self._releases: dict[str, asyncio.Event] = {}
         """uid of a pod -> set when the claims that it was placed with are no longer reserved for it."""
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        """uid of a claim that pods of a group may share -> held by the one that writes it."""
 
     async def bind(self, cycle: CycleState, state: DeviceCycle, pod: Pod, node: str) -> None:
         """Allocates and reserves what is not yet, one claim after the other, and waits until devices are ready.
@@ -82,13 +86,26 @@ class ClaimBinding:
         if is_in_memory(claim):
             assert allocation is not None, "it is among what was chosen"
             return await self._make_special(state, claim, pod, node)
+        if not state.in_group:
+            return await self._reserve_named(state, claim, allocation, pod)
+        # Pods that share it would only meet with conflicts.
+        turn = self._turns.setdefault(claim.metadata.uid, asyncio.Lock())
+        async with turn:
+            return await self._reserve_named(state, claim, allocation, pod)
+
+    async def _reserve_named(
+        self, state: DeviceCycle, claim: ResourceClaim, allocation: AllocationResult | None, pod: Pod
+    ) -> ResourceClaim:
         known = self._claims.get(*key_of(claim))
         if known is not None and known.metadata.uid == claim.metadata.uid and not is_older(known, claim):
             claim = known
-        state.reserved.append(claim)
-        if allocation is None and is_reserved_for(claim, pod.uid):
+        user = self._groups.user_of(claim, pod) if self._groups is not None else None
+        if user is None:
+            user = _user(pod)
+            state.reserved.append(claim)
+        if allocation is None and is_reserved_for(claim, user.uid):
             return claim
-        written = await _uninterrupted(self._writer.reserve(claim, allocation, pod))
+        written = await _uninterrupted(self._writer.reserve(claim, allocation, user, shared=state.in_group))
         self._show(RESOURCE_CLAIMS, written)
         return written
 
@@ -101,7 +118,7 @@ class ClaimBinding:
         (allocation,) = (each.allocation for each in state.chosen if each.claim is claim)
         wanted = requesting(claim, special)
         state.created = await _uninterrupted(self._create(wanted, pod))
-        written = state.created = await _uninterrupted(self._writer.reserve(state.created, allocation, pod))
+        written = state.created = await _uninterrupted(self._writer.reserve(state.created, allocation, _user(pod)))
         try:
             status = pod_status(written.metadata.name, special)
             await self._writes.merge(PODS, _meta(pod), status, subresource="status", strategic=True)
@@ -170,6 +187,10 @@ async def _uninterrupted(write: Coroutine[Any, Any, T]) -> T:
     except asyncio.CancelledError:
         await asyncio.wait([task])
         raise
+
+
+def _user(pod: Pod) -> ResourceClaimConsumerReference:
+    return ResourceClaimConsumerReference(resource="pods", name=pod.name, uid=pod.uid)
 
 
 def _meta(pod: Pod) -> ObjectMeta:

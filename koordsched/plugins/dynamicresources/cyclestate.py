@@ -11,7 +11,7 @@ import numpy.typing as npt
 from koordsched.api.resource import AllocationResult, ResourceClaim
 from koordsched.framework.status import HeldReason
 from koordsched.plugins.dynamicresources.extended import SpecialRequests
-from koordsched.plugins.dynamicresources.structured import Demand
+from koordsched.plugins.dynamicresources.structured import Demand, score_of
 from koordsched.plugins.shared.matching.nodeselector import NodeTerms
 
 
@@ -37,7 +37,9 @@ class DeviceCycle:
     `claims`: those that the pod names; `allocated` and `open` sort them. `special`: the claim for extended resources,
     None if none of them is served by DRA; `leftover`: it is one of an earlier attempt, and in the way.
     `unavailable`: the places of claims without which a node would do. `scores`: int64 by row, None while all are 0.
-    `chosen`: what Reserve chose; `requests`: of the special claim there. `reserved`: the claims that PreBind may have
+    `shared`: those of `claims` whose allocation is in flight for another pod of the same group cycle, as it is there;
+    `shared_score`: what their alternatives add to the score of every node. `in_group`: whether others may share what is
+    chosen for this pod. `chosen`: what Reserve chose or shares; `requests`: of the special claim there. `reserved`: the claims that PreBind may have
     reserved for the pod; `created`: the special claim that it made. `refused`: a row without the devices, and what is
     demanded there.
     """
@@ -48,6 +50,7 @@ class DeviceCycle:
         "claims",
         "created",
         "demands",
+        "in_group",
         "leftover",
         "open",
         "reason",
@@ -55,6 +58,8 @@ class DeviceCycle:
         "requests",
         "reserved",
         "scores",
+        "shared",
+        "shared_score",
         "special",
         "unavailable",
     )
@@ -66,8 +71,13 @@ class DeviceCycle:
         special: ResourceClaim | None = None,
         *,
         leftover: bool = False,
+        shared: Sequence[ResourceClaim] = (),
+        in_group: bool = False,
     ) -> None:
         self.claims = claims
+        self.shared = shared
+        self.shared_score = sum(score_of(claim) for claim in shared)
+        self.in_group = in_group
         self.allocated = allocated
         self.open = tuple(claim for claim in claims if claim.status.allocation is None)
         self.special = special

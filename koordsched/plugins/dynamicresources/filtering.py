@@ -146,7 +146,7 @@ class DeviceFilter:
         if found.scores.any():
             if state.scores is None or len(state.scores) != table.size:
                 state.scores = np.zeros(table.size, dtype=np.int64)
-            state.scores[rows] = found.scores
+            state.scores[rows] = found.scores + state.shared_score
         return codes
 
     def _error(self, state: DeviceCycle, demand: Demand, table: NodeTable, row: int, outcome: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from koordsched.api.resource import ResourceClaim
 from koordsched.cluster.builtinkinds import RESOURCE_CLAIMS
 from koordsched.cluster.changelog import RowArray
 from koordsched.cluster.nodetable import NodeTable, Rows
@@ -31,7 +32,7 @@ from koordsched.framework.interface import (
 from koordsched.framework.status import SKIP, SUCCESS, Code, Codes, Status
 from koordsched.plugins.dynamicresources.binding import ClaimBinding
 from koordsched.plugins.dynamicresources.books import books_of
-from koordsched.plugins.dynamicresources.claims import ClaimProblem, claims_of
+from koordsched.plugins.dynamicresources.claims import ClaimProblem
 from koordsched.plugins.dynamicresources.claimwriter import FINALIZER, ClaimFailed, ClaimWriter
 from koordsched.plugins.dynamicresources.conditions import BindingFailed, BindingTimeout
 from koordsched.plugins.dynamicresources.cyclestate import AllocatedClaim, Chosen, DeviceCycle
@@ -67,7 +68,7 @@ class DynamicResources(
         self._table = handle.cluster.table
         self._rng = handle.rng
         self._selectors = NodeSelectors()
-        self._hints = Hints(self.name, books.claims)
+        self._hints = Hints(self.name, books.claims_of)
         self._served: ServedResources | None = books.served
         binding_timeout = _seconds(args.binding_timeout) if books.features.binding_conditions else None
         self._filter = DeviceFilter(
@@ -97,7 +98,7 @@ class DynamicResources(
                 handle.observe,
             )
         self._binding = ClaimBinding(handle, books, writer, readiness)
-        self._deallocation = Deallocation(books.claims, writer, handle.rng, handle.launch, handle.events)
+        self._deallocation = Deallocation(books.claims, books.groups, writer, handle.rng, handle.launch, handle.events)
 
     def events_to_register(self) -> Sequence[HintRegistration[Pod]]:
         """Changes of claims, classes, slices and nodes, and of the claims that the pod's status names."""
@@ -113,7 +114,7 @@ class DynamicResources(
         if not pod.shape.spec.resource_claims:
             return SUCCESS
         try:
-            claims_of(pod, self._books.claims)
+            self._books.claims_of(pod)
         except ClaimProblem as problem:
             return Status(Code.UNRESOLVABLE, (str(problem),))
         return SUCCESS
@@ -129,7 +130,7 @@ class DynamicResources(
     def pre_filter(self, cycle: CycleState, pod: Pod) -> PreFilterResult | Status:
         """SKIP without claims; UNRESOLVABLE or an ERROR if a claim cannot be allocated anywhere."""
         try:
-            claims = claims_of(pod, self._books.claims)
+            claims = self._books.claims_of(pod)
         except ClaimProblem as problem:
             return Status(Code.UNRESOLVABLE, (str(problem),))
         special, leftover = None, False
@@ -139,6 +140,7 @@ class DynamicResources(
             special = existing or in_memory(pod, self._books.special_uid(pod.uid))
         if not claims and special is None:
             return SKIP
+        claims, shared = self._with_shared(cycle, claims)
         status = problem_of(
             claims,
             self._books.in_flight,
@@ -153,8 +155,28 @@ class DynamicResources(
             if (allocation := claim.status.allocation) is not None
             for selector in (allocation.node_selector,)
         ]
-        cycle.state[self] = DeviceCycle(claims, allocated, special, leftover=leftover)
+        cycle.state[self] = DeviceCycle(
+            claims, allocated, special, leftover=leftover, shared=shared, in_group=self._shares(cycle)
+        )
         return SUCCESS
+
+    def _shares(self, cycle: CycleState) -> bool:
+        return self._books.groups is not None and bool(cycle.group_members)
+
+    def _with_shared(
+        self, cycle: CycleState, claims: tuple[ResourceClaim, ...]
+    ) -> tuple[tuple[ResourceClaim, ...], Sequence[ResourceClaim]]:
+        """The claims with what is in flight for pods of the same group cycle, and those for which something is."""
+        if not self._shares(cycle):
+            return claims, ()
+        found = [
+            self._books.in_flight.shared_with(claim.metadata.uid, cycle.group_members)
+            if claim.status.allocation is None
+            else None
+            for claim in claims
+        ]
+        both = zip(claims, found, strict=True)
+        return tuple(flying or claim for claim, flying in both), [flying for flying in found if flying is not None]
 
     # --- nodes ---------------------------------------------------------------------------------------
 
@@ -227,17 +249,20 @@ class DynamicResources(
         if state is None:
             return SUCCESS
         claims, demand = self._filter.demand_on(state, pod, row)
-        if demand is None:
-            return SUCCESS
-        try:
-            found = self._books.allocator.allocate(demand, row, self._filter.deadline())
-        except (AllocationError, InvalidPools, SearchExpired):
-            found = None
-        if found is None:
-            return Status(Code.ERROR, (NOT_CHOSEN,))
-        state.chosen = tuple(Chosen(*pair) for pair in zip(claims, found.results, strict=True))
-        for claim, allocation in state.chosen:
-            self._books.begin(claim, allocation, FINALIZER, pod.uid)
+        if demand is not None:
+            try:
+                found = self._books.allocator.allocate(demand, row, self._filter.deadline())
+            except (AllocationError, InvalidPools, SearchExpired):
+                found = None
+            if found is None:
+                return Status(Code.ERROR, (NOT_CHOSEN,))
+            state.chosen = tuple(Chosen(*pair) for pair in zip(claims, found.results, strict=True))
+            for claim, allocation in state.chosen:
+                self._books.begin(claim, allocation, FINALIZER, pod.uid)
+        for claim in state.shared:
+            if claim.status.allocation is None or not self._books.in_flight.join(claim.metadata.uid, pod.uid):
+                return Status(Code.ERROR, (NOT_CHOSEN,))
+            state.chosen = (*state.chosen, Chosen(claim, claim.status.allocation))
         return SUCCESS
 
     def unreserve(self, cycle: CycleState, pod: Pod, row: int) -> None:
