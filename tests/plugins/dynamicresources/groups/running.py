@@ -23,7 +23,10 @@ class DeviceCluster(PodGroupCluster):
 
     def claiming_group(self, *entries, minimum=2, name="g"):
         """Puts in a PodGroup with these entries: the name of a claim, or (entry, template)."""
-        spec = {"schedulingPolicy": {"gang": {"minCount": minimum}}, "resourceClaims": [entry(each) for each in entries]}
+        spec = {
+            "schedulingPolicy": {"gang": {"minCount": minimum}},
+            "resourceClaims": [entry(each) for each in entries],
+        }
         self.insert({"apiVersion": API, "kind": "PodGroup", "metadata": {"name": name, "uid": GROUP_UID}, "spec": spec})
 
     def claimers(self, count, *entries, made=(), first=1, **more):

@@ -116,9 +116,7 @@ def test_results_stay_with_their_claims():
     def shared():
         return {"name": "e-shared", "resourceClaimName": "shared"}
 
-    on_devices(
-        scenario, claim("own-1"), claim("shared", count=2), claim("own-2"), devices=("d0", "d1", "d2", "d3")
-    )
+    on_devices(scenario, claim("own-1"), claim("shared", count=2), claim("own-2"), devices=("d0", "d1", "d2", "d3"))
 
 
 def test_a_binding_that_fails_leaves_the_claim_to_the_others():
@@ -199,7 +197,7 @@ def test_a_claim_that_a_pod_outside_of_the_group_uses_keeps_its_reservation():
         cluster.claiming_group("c")
         cluster.claimers(2, "c")
         await asyncio.sleep(SOON)
-        assert [("pods", "old"), ("podgroups", "g")] == cluster.users()
+        assert cluster.users() == [("pods", "old"), ("podgroups", "g")]
 
     on_devices(scenario, claim(status=allocated("d0", users=["old"])), gates=DRA_GATES)
     assert user("old")["resource"] == "pods"
