@@ -13,7 +13,7 @@ Object = dict[str, Any]
 
 def pod_claim_errors(spec: Object, field: str) -> list[FieldError]:
     """What is wrong with the claims of a pod spec, and with those that its containers name."""
-    claims: list[Object] = spec["resourceClaims"] if spec.get("resourceClaims") else []
+    claims: list[Object] = list(spec.get("resourceClaims") or ())
     wrong = entry_errors(claims, f"{field}.resourceClaims")
     names = {claim["name"] for claim in claims if claim.get("name")}
     for kind in ("initContainers", "containers", "ephemeralContainers"):

@@ -1,7 +1,8 @@
 """Makes ResourceClaims of templates for pods, and takes claims back from pods that need them no longer.
 
 An allocation ends with its last reservation; claims that were made for a pod are deleted with it, those of extended
-resources too. Where PodGroups are served, their pods may have claims together (`groupclaims`). Source of the rules: kube-controller-manager `pkg/controller/resourceclaim`.
+resources too. Where PodGroups are served, their pods may have claims together (`groupclaims`). Source of the rules:
+kube-controller-manager `pkg/controller/resourceclaim`.
 """
 
 from __future__ import annotations

@@ -37,11 +37,11 @@ class DeviceCycle:
     `claims`: those that the pod names; `allocated` and `open` sort them. `special`: the claim for extended resources,
     None if none of them is served by DRA; `leftover`: it is one of an earlier attempt, and in the way.
     `unavailable`: the places of claims without which a node would do. `scores`: int64 by row, None while all are 0.
-    `shared`: those of `claims` whose allocation is in flight for another pod of the same group cycle, as it is there;
-    `shared_score`: what their alternatives add to the score of every node. `in_group`: whether others may share what is
-    chosen for this pod. `chosen`: what Reserve chose or shares; `requests`: of the special claim there. `reserved`: the claims that PreBind may have
-    reserved for the pod; `created`: the special claim that it made. `refused`: a row without the devices, and what is
-    demanded there.
+    `shared`: those of `claims` whose allocation is in flight for another pod of the same group cycle, as it is
+    there; `shared_score`: what their alternatives add to the score of every node. `in_group`: whether others may
+    share what is chosen for this pod. `chosen`: what Reserve chose or shares; `requests`: of the special claim
+    there. `reserved`: the claims that PreBind may have reserved for the pod; `created`: the special claim that it
+    made. `refused`: a row without the devices, and what is demanded there.
     """
 
     __slots__ = (

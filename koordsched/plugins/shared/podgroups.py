@@ -48,8 +48,8 @@ class SchedulingConstraints(Wire, frozen=True):
 
 
 class PodGroupSpec(Wire, frozen=True):
-    """What is asked for, as far as the scheduler reads it. `resource_claims`: what its pods have together, where an entry
-    of a pod equals one of these.
+    """What is asked for, as far as the scheduler reads it. `resource_claims`: what its pods have together, where an
+    entry of a pod equals one of these.
     """
 
     scheduling_policy: SchedulingPolicy = SchedulingPolicy()
