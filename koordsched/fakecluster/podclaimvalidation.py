@@ -13,14 +13,14 @@ Object = dict[str, Any]
 
 def pod_claim_errors(spec: Object, field: str) -> list[FieldError]:
     """What is wrong with the claims of a pod spec, and with those that its containers name."""
-    claims: list[Object] = list(spec.get("resourceClaims") or ())
+    claims = spec.get("resourceClaims") or []
     wrong = entry_errors(claims, f"{field}.resourceClaims")
     names = {claim["name"] for claim in claims if claim.get("name")}
     for kind in ("initContainers", "containers", "ephemeralContainers"):
         for i, container in enumerate(spec.get(kind) or ()):
-            claims = (container.get("resources") or {}).get("claims")
-            if claims:
-                _reference_errors(claims, names, f"{field}.{kind}[{i}].resources.claims", wrong)
+            references = (container.get("resources") or {}).get("claims")
+            if references:
+                _reference_errors(references, names, f"{field}.{kind}[{i}].resources.claims", wrong)
     return wrong
 
 
