@@ -48,7 +48,7 @@ class JobPlan:
         self.refusals: dict[str, str] = {}
         self._candidates: RowArray | None = None
         self._makes_no_room = ""
-        self._group_members: frozenset[str] = frozenset()
+        self._job_members: set[str] = set()
         self._victims_are_gone = False
 
     def place(self, job: Job | GroupJob) -> bool:
@@ -74,7 +74,6 @@ class JobPlan:
         if self.message:
             self.refusals = dict.fromkeys((pod.key for pod in job.members), self.message)
             return False
-        self._group_members = frozenset(pod.uid for pod in job.members)
         profile = self._profiles[job.first.shape.scheduler_name]
         placements = profile.placements(job)
         if isinstance(placements, Status):
@@ -170,7 +169,8 @@ class JobPlan:
     def _attempt(self, pod: Pod) -> Attempt:
         attempt = Attempt(self._profiles[pod.shape.scheduler_name], self._cluster, pod)
         attempt.cycle.candidates, attempt.cycle.makes_no_room = self._candidates, self._makes_no_room
-        attempt.cycle.group_members = self._group_members
+        self._job_members.add(pod.uid)
+        attempt.cycle.job_members = self._job_members
         return attempt
 
     def _place(self, pod: Pod) -> str:

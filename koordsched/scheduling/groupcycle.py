@@ -48,7 +48,6 @@ class GroupAttempt(MemberPlacing):
     async def run(self) -> Sequence[AssumedPod]:
         """The members that were assumed; none if the group has no place, which has been handled."""
         taken = self._take_up_all()
-        self._group_members = frozenset(queued.pod.uid for queued in taken)
         refusal = self._ask(partial(self._job.refusal, [queued.pod for queued in taken]), "")
         if refusal:
             for queued in taken:

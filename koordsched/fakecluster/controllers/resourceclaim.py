@@ -231,8 +231,7 @@ class ResourceClaimController:
         return None
 
     def _make(self, pod: PodRecord, entry: PodClaim, template: Object) -> Object:
-        owner = controller_reference({"metadata": {"name": pod.name, "uid": pod.uid}}, "v1", "Pod")
-        claim = made_of(template, owner, entry.entry, POD_CLAIM_NAME)
+        claim = claim_of_template(template, pod.name, pod.uid, entry.entry)
         try:
             return self._context.registry.create(self._claims.resource, pod.namespace, claim)
         except ApiStatusError as error:
@@ -315,6 +314,12 @@ class ResourceClaimController:
 
         self._context.registry.update_record(self._claims.resource, *key, make)
         return 1
+
+
+def claim_of_template(template: Object, pod: str, uid: str, entry: str) -> Object:
+    """The claim that is made of a template for an entry of a pod's `resourceClaims`; the server completes its name."""
+    owner = controller_reference({"metadata": {"name": pod, "uid": uid}}, "v1", "Pod")
+    return made_of(template, owner, entry, POD_CLAIM_NAME)
 
 
 def _claim_keys(pod: PodRecord | None) -> list[Key]:

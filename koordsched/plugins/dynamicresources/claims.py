@@ -63,7 +63,7 @@ def claims_of(pod: Pod, claims: AssumedClaims, group: str = "") -> tuple[Resourc
             raise ClaimProblem(f'could not find ResourceClaim "{pod.namespace}/{name}"')
         if claim.metadata.deletion_timestamp is not None:
             raise ClaimProblem(f'resourceclaim "{name}" is being deleted')
-        if generated and not (_is_owned_by(claim, pod) or (group and _is_owned_by_group(claim, group))):
+        if generated and not is_owned_by(claim, pod, group):
             why = f"neither Pod nor PodGroup {group} is the owner" if group else "Pod is not owner"
             raise ClaimProblem(f"ResourceClaim {pod.namespace}/{name} was not created for Pod {pod.key} ({why})")
         found[name] = claim
@@ -80,13 +80,10 @@ def title_of(claim: ResourceClaim) -> str:
     return f"{claim.metadata.namespace}/{claim.metadata.name}"
 
 
-def _is_owned_by(claim: ResourceClaim, pod: Pod) -> bool:
-    controller = controller_of(claim.metadata)
-    return controller is not None and controller.uid == pod.uid
-
-
-def _is_owned_by_group(claim: ResourceClaim, group: str) -> bool:
+def is_owned_by(claim: ResourceClaim, pod: Pod, group: str = "") -> bool:
+    """Whether the claim was made for the pod, or for the PodGroup of this name; "" for none."""
     owner = controller_of(claim.metadata)
-    if owner is None or (owner.kind, owner.name) != ("PodGroup", group):
-        return False
-    return owner.api_version.partition("/")[0] == "scheduling.k8s.io"
+    if owner is None or owner.uid == pod.uid:
+        return owner is not None
+    is_of_groups = owner.kind == "PodGroup" and owner.api_version.partition("/")[0] == "scheduling.k8s.io"
+    return bool(group) and is_of_groups and owner.name == group

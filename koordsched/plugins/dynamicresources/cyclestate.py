@@ -37,11 +37,10 @@ class DeviceCycle:
     `claims`: those that the pod names; `allocated` and `open` sort them. `special`: the claim for extended resources,
     None if none of them is served by DRA; `leftover`: it is one of an earlier attempt, and in the way.
     `unavailable`: the places of claims without which a node would do. `scores`: int64 by row, None while all are 0.
-    `shared`: those of `claims` whose allocation is in flight for another pod of the same group cycle, as it is
-    there; `shared_score`: what their alternatives add to the score of every node. `in_group`: whether others may
-    share what is chosen for this pod. `chosen`: what Reserve chose or shares; `requests`: of the special claim
-    there. `reserved`: the claims that PreBind may have reserved for the pod; `created`: the special claim that it
-    made. `refused`: a row without the devices, and what is demanded there.
+    `shared`: those of `claims` whose allocation is in flight for another pod of the same attempt, as it is there;
+    `shared_score`: what their alternatives add to the score of every node. `in_job`: whether others may share what is
+    chosen for this pod. `chosen`: what Reserve chose or shares; `requests`: of the special claim there. `reserved`: the
+    claims that PreBind may have reserved for the pod; `created`: the special claim that it made.
     """
 
     __slots__ = (
@@ -50,11 +49,10 @@ class DeviceCycle:
         "claims",
         "created",
         "demands",
-        "in_group",
+        "in_job",
         "leftover",
         "open",
         "reason",
-        "refused",
         "requests",
         "reserved",
         "scores",
@@ -72,12 +70,12 @@ class DeviceCycle:
         *,
         leftover: bool = False,
         shared: Sequence[ResourceClaim] = (),
-        in_group: bool = False,
+        in_job: bool = False,
     ) -> None:
         self.claims = claims
         self.shared = shared
         self.shared_score = sum(score_of(claim) for claim in shared)
-        self.in_group = in_group
+        self.in_job = in_job
         self.allocated = allocated
         self.open = tuple(claim for claim in claims if claim.status.allocation is None)
         self.special = special
@@ -86,7 +84,6 @@ class DeviceCycle:
         self.unavailable: set[int] = set()
         self.scores: npt.NDArray[np.int64] | None = None
         self.reason: HeldReason | None = None
-        self.refused: tuple[Demand, int] | None = None
         self.chosen: tuple[Chosen, ...] = ()
         self.requests: SpecialRequests | None = None
         self.reserved: list[ResourceClaim] = []

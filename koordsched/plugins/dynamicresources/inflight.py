@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Iterable, Iterator, Set
 
 import msgspec
 from msgspec.structs import replace
@@ -57,10 +57,18 @@ class AllocationsInFlight:
         found = self._by_claim.get(uid)
         return found.claim if found is not None else None
 
+    def entry(self, uid: str) -> InFlight | None:
+        """The allocation in flight for the claim of this uid."""
+        return self._by_claim.get(uid)
+
     def shared_with(self, uid: str, pods: Set[str]) -> ResourceClaim | None:
         """The claim of this uid with its allocation, if that is in flight for one of these pods (their uids)."""
         found = self._by_claim.get(uid)
         return found.claim if found is not None and not pods.isdisjoint(found.holders) else None
+
+    def __iter__(self) -> Iterator[InFlight]:
+        """All of them, oldest first."""
+        return iter(list(self._by_claim.values()))
 
     def begin(self, claim: ResourceClaim, holder: str) -> None:
         """The claim, whose status has the allocation, gets it for the pod of this uid."""
@@ -116,7 +124,7 @@ class AllocationsInFlight:
 
     def recorded_state(self) -> list[InFlight]:
         """All of them, oldest first."""
-        return list(self._by_claim.values())
+        return list(self)
 
     def restore_state(self, state: Iterable[InFlight]) -> None:
         """Takes over these in place of all there are."""

@@ -77,7 +77,7 @@ def test_a_plan_of_a_group_that_is_taken_back_gives_back_its_devices():
     with Transaction(scheduler.cluster, scheduler.nominator) as plan:
         for at in range(3):
             attempt = scheduler.attempt(f"default/p{at}")
-            attempt.cycle.group_members = members
+            attempt.cycle.job_members = members
             points.append((plan.checkpoint(), state_of(books)))
             # The shared device and two more: n1 has no room for the third, and n2 lacks the shared one.
             assert attempt.filter().feasible == (1 if at < 2 else 0)
