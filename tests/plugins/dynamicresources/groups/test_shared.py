@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from tests.plugins.dynamicresources.deviceworld import allocated, claim, refusing, user
-from tests.plugins.dynamicresources.groups.running import DRA_GATES, GROUP_UID, books_of, on_devices
+from tests.plugins.dynamicresources.deviceworld import GROUP, allocated, claim, refusing, user
+from tests.plugins.dynamicresources.groups.running import DRA_GATES, GROUP_UID, books_of, entry, on_devices
 from tests.plugins.gangscheduling.running import GATES
 
 SOON = 3.0
@@ -36,16 +36,50 @@ def test_all_pods_of_the_group_get_the_devices_of_one_claim():
     on_devices(scenario, claim())
 
 
-def test_without_the_gate_the_second_pod_waits_and_claims_are_reserved_for_pods():
+@pytest.mark.parametrize("minimum", [1, 2])
+def test_without_the_gate_they_share_as_well_and_claims_are_reserved_for_pods(minimum):
     async def scenario(cluster, running, writes):
-        cluster.claiming_group("c", minimum=1)
+        cluster.claiming_group("c", minimum=minimum)
         cluster.claimers(2, "c")
-        await asyncio.sleep(0)
-        await asyncio.sleep(20 * SOON)
-        assert cluster.users() == [("pods", "m-1"), ("pods", "m-2")]
+        await asyncio.sleep(SOON)
+        assert cluster.placed() == {"m-1": "n1", "m-2": "n1"}
+        assert sorted(cluster.users()) == [("pods", "m-1"), ("pods", "m-2")]
+        assert running.attempts == {"default/m-1": 1}
         assert books_of(running).groups is None
 
     on_devices(scenario, claim(), gates=GATES)
+
+
+def test_what_was_shared_and_freed_since_is_not_taken_again():
+    """The claim is written for one member, whose binding fails, and freed by others while another member is late."""
+
+    refuse = refusing(500, "no", path="/m-1/binding")
+
+    async def unreliable(call, proceed):
+        if call.path.endswith("/resourceclaims/own/status"):
+            await asyncio.sleep(5)
+        return await refuse(call, proceed)
+
+    async def scenario(cluster, running, writes):
+        cluster.group(2)
+        cluster.member("m-1", resourceClaims=[entry("c")])
+        cluster.member("m-2", resourceClaims=[entry("own"), entry("c")])
+        await asyncio.sleep(1)
+        assert cluster.placed() == {}
+        assert (cluster.devices(), cluster.users()) == (["d0"], [])
+        freed = {"status": {"allocation": None, "reservedFor": None}}
+        cluster.registry.patch(cluster.resource("ResourceClaim", GROUP), "default", "c", freed, "merge", "status")
+        cluster.insert(claim("other"))
+        cluster.member("alone", group="", resourceClaims=[entry("other")])
+        await asyncio.sleep(1)
+        assert (cluster.devices("other"), cluster.devices()) == (["d0"], [])
+        await asyncio.sleep(60)
+        # Two claims never have one device.
+        assert cluster.devices() == []
+        assert "alone" in cluster.placed()
+        assert any("claim default/c got deallocated elsewhere" in event["note"] for event in cluster.events())
+
+    on_devices(scenario, claim(), claim("own"), devices=("d0", "d1"), gates=GATES, fault=unreliable)
 
 
 def test_an_entry_that_differs_from_the_groups_is_reserved_for_the_pods():
