@@ -85,6 +85,11 @@ def on_devices(scenario, *objects, gates=DRA_GATES, nodes=("n1",), devices=("d0"
     run(main(), limit=86400.0)
 
 
-def books_of(running):
+def books_in(scheduler):
     """What the plugin knows."""
-    return running.scheduler.profiles["default-scheduler"].plugins["DynamicResources"]._books
+    return scheduler.profiles["default-scheduler"].plugins["DynamicResources"].books
+
+
+def books_of(running):
+    """What the plugin of a running scheduler knows."""
+    return books_in(running.scheduler)
