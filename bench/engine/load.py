@@ -158,7 +158,7 @@ class LoadPlacement:
     def _cycle(self, each: Pod) -> Any:
         attempt = Attempt(self._profile, self.cluster, each)
         assert attempt.filter().feasible, "the cluster has room for all"
-        return self.offline.take(attempt, attempt.choose(self._rng).row)
+        return self.offline.take(attempt, attempt.choose(self._rng).row)[0]
 
 
 @click.command()

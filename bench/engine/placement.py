@@ -100,7 +100,7 @@ class Placement(ABC):
     def _cycle(self, each: Pod) -> None:
         attempt = Attempt(self.profile, self.cluster, each)
         assert attempt.filter().feasible, "the cluster has room for all"
-        assert self.offline.take(attempt, attempt.choose(self.rng).row).ok, "and the node chosen, too"
+        assert self.offline.take(attempt, attempt.choose(self.rng).row)[0].ok, "and the node chosen, too"
 
 
 def compare(clusters: Sequence[tuple[str, Placement, bool]], title: str, pods: int, turns: int) -> None:

@@ -76,7 +76,7 @@ class Engine:
         if not attempt.filter().feasible:
             return False
         row = attempt.choose(self._rng).row
-        return self.offline.take(attempt, row).ok
+        return self.offline.take(attempt, row)[0].ok
 
     def preempt(self, pod: Pod) -> int:
         """A decision of preemption: filter, then the PostFilter plugins. Its victims go, the pod is nominated.

@@ -56,7 +56,7 @@ class Cluster:
             offline.timers.run()
         attempt = Attempt(offline.profiles[self._scheduler], offline.cluster, waiting)
         verdicts = attempt.filter()
-        placed = bool(verdicts.feasible) and offline.take(attempt, attempt.choose(self._rng).row).ok
+        placed = bool(verdicts.feasible) and offline.take(attempt, attempt.choose(self._rng).row)[0].ok
         self.cpu_seconds += time.thread_time() - began
         return waiting if placed else None
 

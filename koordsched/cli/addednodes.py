@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
 
 from koordsched.api.decoding import convert
 from koordsched.cli.admission import Admission
+from koordsched.cli.nodeslices import moved, pool_of, slices_of
 from koordsched.cli.objectfiles import InputError, Sourced
-from koordsched.cluster.builtinkinds import CSI_NODES, NODES
+from koordsched.cluster.builtinkinds import CSI_NODES, NODES, RESOURCE_SLICES
 from koordsched.cluster.kinds import Kind
 from koordsched.cluster.pod import Pod
 from koordsched.scheduling.offline import OfflineScheduler
@@ -25,8 +27,18 @@ _PASSING = re.compile(r"node\.kubernetes\.io/|node\.cloudprovider\.kubernetes\.i
 
 def add_template_nodes(scheduler: OfflineScheduler, nodes: list[Sourced], seed: int) -> None:
     """Adds nodes made from a template, under another name if theirs is taken. Raises InputError."""
-    taken = scheduler.cluster.table.row_of
+    taken = dict(scheduler.cluster.table.row_of)
+    slices = scheduler.cluster.objects.of(RESOURCE_SLICES)
     for sourced in Admission(seed).admit_all(nodes):
+        if sourced.kind == RESOURCE_SLICES.name:
+            node = sourced.obj["spec"].get("nodeName")
+            if node in taken:
+                count = sourced.obj["spec"]["pool"]["resourceSliceCount"]
+                made = moved(sourced.obj, _free_name(scheduler, node), count)
+                scheduler.add({**made, "apiVersion": sourced.api_version, "kind": sourced.kind})
+            elif slices.get("", sourced.name) is None:
+                scheduler.add(sourced.obj)
+            continue
         name = _free_name(scheduler, sourced.name) if sourced.name in taken else sourced.name
         meta = {**sourced.meta, "name": name, "labels": {**(sourced.meta.get("labels") or {}), HOSTNAME: name}}
         scheduler.add({**sourced.obj, "metadata": meta})
@@ -34,7 +46,8 @@ def add_template_nodes(scheduler: OfflineScheduler, nodes: list[Sourced], seed: 
 
 def add_copies(scheduler: OfflineScheduler, model: str, count: int) -> list[str]:
     """Adds copies of an existing node as they would register: ready, with no pods but those of DaemonSets. Other
-    objects of the node's name are not copied, except the limits of its volume drivers (CSINode). Returns their names.
+    objects of the node's name are not copied, except the limits of its volume drivers (CSINode), nor others that name
+    it, except its ResourceSlices. Returns their names.
     Raises InputError if there is no such node.
     """
     if model not in scheduler.cluster.table.row_of:
@@ -48,10 +61,13 @@ def add_copies(scheduler: OfflineScheduler, model: str, count: int) -> list[str]
 
 
 class NodeModel:
-    """What added nodes look like: the Node and other objects of its name, by kind, and the pods of DaemonSets."""
+    """What added nodes look like: the Node and other objects of its name, by kind, its ResourceSlices, and the pods of
+    DaemonSets.
+    """
 
     def __init__(self, objects: Sequence[tuple[Kind[Any], dict[str, Any]]], daemons: Sequence[dict[str, Any]]) -> None:
-        self._objects = objects
+        self._objects = [each for each in objects if each[0] is not RESOURCE_SLICES]
+        self._slices = [thing for kind, thing in objects if kind is RESOURCE_SLICES]
         self._daemons = daemons
 
     @classmethod
@@ -66,6 +82,7 @@ class NodeModel:
         drivers = cluster.objects.of(CSI_NODES).get("", name)
         if drivers is not None:
             objects.append((CSI_NODES, msgspec.to_builtins(drivers)))
+        objects += [(RESOURCE_SLICES, each) for each in slices_of(scheduler, name)]
         return cls(objects, daemons_on(scheduler, name))
 
     def add(self, scheduler: OfflineScheduler, name: str) -> None:
@@ -76,6 +93,8 @@ class NodeModel:
                 labels = made["metadata"].get("labels") or {}
                 made["metadata"]["labels"] = {**labels, HOSTNAME: name}
             scheduler.add_object(kind, convert(made, kind.type))
+        for each in self._slices_on(name):
+            scheduler.add_object(RESOURCE_SLICES, convert(each, RESOURCE_SLICES.type))
         for daemon in self._daemons:
             copy = _renamed(daemon, f"{daemon['metadata']['name']}-{name}")
             scheduler.add({**copy, "spec": {**copy["spec"], "nodeName": name}})
@@ -91,6 +110,12 @@ class NodeModel:
                 cluster.remove_node(name)
             else:
                 cluster.objects.of(kind).delete("", name)
+        for each in self._slices_on(name):
+            cluster.objects.of(RESOURCE_SLICES).delete("", each["metadata"]["name"])
+
+    def _slices_on(self, name: str) -> Iterator[dict[str, Any]]:
+        counts = Counter(map(pool_of, self._slices))
+        return (moved(each, name, counts[pool_of(each)]) for each in self._slices)
 
 
 def daemons_on(scheduler: OfflineScheduler, node: str) -> list[dict[str, Any]]:

@@ -87,7 +87,8 @@ class Admission:
         self._seen[key] = sourced.where
 
     def _admit(self, resource: Resource, sourced: Sourced) -> Sourced:
-        self._note_once(resource.storage, sourced)
+        if sourced.name:
+            self._note_once(resource.storage, sourced)
         try:
             if sourced.meta.get("uid"):
                 if sourced.kind == "Pod":
@@ -109,7 +110,7 @@ class Admission:
         }
         obj = check(orjson.dumps(given), resource, "Strict", [])
         status: Any = obj.get("status")
-        if self._registry.peek(resource, sourced.namespace or None, sourced.name) is not None:
+        if sourced.name and self._registry.peek(resource, sourced.namespace or None, sourced.name) is not None:
             # What every cluster has from the start: the default namespaces and the system's priority classes.
             return self._registry.get(resource, sourced.namespace or None, sourced.name)
         stored = self._registry.create(resource, sourced.namespace or None, obj)

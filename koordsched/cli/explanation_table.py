@@ -38,7 +38,7 @@ def print_explanation(
             out.print(f"  {line}", soft_wrap=True)
     if explanation.refusal is not None:
         out.print()
-        print_refusal(out, explanation.rejected_by, explanation.refusal)
+        print_refusal(out, explanation.rejected_by or explanation.gated_by, explanation.refusal)
     if explanation.any_of:
         out.print()
         _print_scores(out, explanation, feasible, top, wide=wide)
@@ -131,13 +131,20 @@ def _print_refusals(out: Console, refused: list[NodeVerdict], *, wide: bool) -> 
 
 
 def _print_details(out: Console, *groups: list[NodeVerdict]) -> None:
-    """What plugins report about the first nodes of each group."""
-    shown = [node for nodes in groups for node in nodes[:_EXAMPLES] if node.details]
+    """What plugins report about nodes of each group: about all of which they say the same at once, and the first of
+    these."""
+    shown: list[tuple[list[str], dict[str, list[str]]]] = []
+    for nodes in groups:
+        alike: dict[tuple[tuple[str, tuple[str, ...]], ...], list[NodeVerdict]] = {}
+        for node in nodes:
+            if node.details:
+                alike.setdefault(tuple((name, tuple(lines)) for name, lines in node.details.items()), []).append(node)
+        shown += [([node.name for node in found], found[0].details) for found in list(alike.values())[:_EXAMPLES]]
     if shown:
         out.print()
-    for node in shown:
-        for plugin, lines in node.details.items():
-            out.print(f"{node.name}, {plugin}:", soft_wrap=True)
+    for names, details in shown:
+        for plugin, lines in details.items():
+            out.print(f"{_some(names)}, {plugin}:", soft_wrap=True)
             for line in lines:
                 out.print(f"  {line}", soft_wrap=True)
 

@@ -12,7 +12,8 @@ import orjson
 from koordsched import config
 from koordsched.cli.admission import Admission
 from koordsched.cli.dumptime import DumpClock, taken_at, time_text
-from koordsched.cli.objectfiles import InputError, Sourced
+from koordsched.cli.objectfiles import InputError, Object, Sourced
+from koordsched.cli.podclaims import make_claims, notes_on_claims
 from koordsched.cli.target import Target, node_of, phase_over, without_node
 from koordsched.cli.workloads import WORKLOADS, TooManyPods, expand, owners_with_pods
 from koordsched.client.clock import SystemClock
@@ -21,8 +22,10 @@ from koordsched.config.wire import API_VERSION, KIND
 from koordsched.fakecluster.hollow.devicedescription import device_of
 from koordsched.fakecluster.hollow.devicelayout import DEVICES
 from koordsched.fakecluster.hollow.deviceresources import offered
-from koordsched.fakecluster.hollow.nodeobjects import PlannedNode, node_object, plan_nodes
-from koordsched.fakecluster.hollow.templates import TemplateError, load_templates
+from koordsched.fakecluster.hollow.driverlayout import read_drivers
+from koordsched.fakecluster.hollow.nodeobjects import PlannedNode, node_object, placeholders, plan_nodes
+from koordsched.fakecluster.hollow.resourcepools import node_pools, slice_objects
+from koordsched.fakecluster.hollow.templates import TemplateError, drivers_text, load_pools, load_templates
 from koordsched.framework.handle import Clock
 from koordsched.framework.profile import ProfileError
 from koordsched.plugins import CATALOG, IN_TREE
@@ -76,30 +79,44 @@ def load_config(
 
 
 def template_nodes(template: str | None, count: int | None) -> list[Sourced]:
-    """Nodes made from a template file, as the embedded cluster makes them, with their Devices. Raises InputError."""
+    """Nodes made from a template file, as the embedded cluster makes them, with their devices. Raises InputError."""
     if template is None and count is None:
         return []
     try:
         planned = plan_nodes(load_templates(template), count)
+        pools = load_pools(template)
     except TemplateError as error:
         raise InputError(str(error)) from error
     where = template or "the default node template"
-    return [
+    attached = [Sourced(f"{where}: pool {pool.id[1]}", each) for pool in pools for each in slice_objects(pool)]
+    return attached + [
         each for number, node in enumerate(planned, start=1) for each in objects_of(node, f"{where}: node {number}")
     ]
 
 
 def objects_of(planned: PlannedNode, where: str) -> list[Sourced]:
-    """The node, after its Device if it has devices. Raises InputError."""
+    """The node, after its ResourceSlices, and its Device, if it has devices. Raises InputError."""
     now = SystemClock().wall()
     node = node_object(planned, now)
     try:
         device = device_of(node, now)
     except ValueError as error:
         raise InputError(f"{where}: {DEVICES}: {error}") from error
+    slices = [Sourced(f"{where}: its {each['kind']}", each) for each in _slices_of(planned, where)]
     if device is None:
-        return [Sourced(where, node)]
-    return [Sourced(f"{where}: its Device", device), Sourced(where, offered(device).applied_to(node))]
+        return [*slices, Sourced(where, node)]
+    return [*slices, Sourced(f"{where}: its Device", device), Sourced(where, offered(device).applied_to(node))]
+
+
+def _slices_of(planned: PlannedNode, where: str) -> list[Object]:
+    """What the drivers of the node publish. Raises InputError."""
+    if not planned.template.drivers:
+        return []
+    try:
+        pools = node_pools(read_drivers(drivers_text(planned.template, placeholders(planned))), planned.name)
+    except ValueError as error:
+        raise InputError(f"{where}: drivers: {error}") from error
+    return [each for pool in pools for each in slice_objects(pool)]
 
 
 def empty_scheduler(resolved: config.Resolved, seed: int = 0, clock: Clock | None = None) -> OfflineScheduler:
@@ -118,15 +135,19 @@ def prepare(
     `lifted`: what is to be pending even if it has a node. Raises InputError.
     """
     admission = Admission(seed)
+    served = {id(each) for each in objects if each.meta.get("uid")}
     stored = admission.admit_all(objects)
     notes = [f"{count} of kind {kind} ignored" for kind, count in sorted(admission.strangers.items())]
     made = _pods_of_workloads(stored, admission, notes)
+    new = (each for each in (*stored, *made) if each.kind == "Pod" and id(each) not in served)
+    claims = make_claims(new, stored, admission)
+    notes += notes_on_claims(claims)
     now = SystemClock().wall()
     then = taken_at(objects, now)
     if now - then > _LONG_AGO:
         notes.append(f"the age of reports is as of {time_text(then)}, the newest time in the input")
     scheduler = empty_scheduler(resolved, seed, DumpClock(then))
-    for sourced in (*stored, *made):
+    for sourced in (*claims, *stored, *made):
         try:
             _add(scheduler, sourced, lifted, notes)
         except BadObject as error:

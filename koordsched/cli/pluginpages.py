@@ -33,10 +33,10 @@ def _handler(page: Page, plugin: Plugin, before_reading: Callable[[], None]) -> 
         before_reading()
         try:
             value = page.answer(plugin, {**request.query, **request.match_info})
+            if isinstance(value, Generator):
+                value = await returned(value, before_reading)
         except NotFound as error:
             return text_response(printable(str(error)), 404)
-        if isinstance(value, Generator):
-            value = await returned(value, before_reading)
         return web.Response(body=_encode(value), content_type="application/json")
 
     return answer

@@ -129,6 +129,8 @@ def _print(
         many = len(placed) > MOST_ROWS and not wide
         out.print(_by_workload(placed, cluster) if many else _by_pod(placed, wide=wide))
         out.print()
+        if not many:
+            _print_given(out, placed)
     for job in jobs:
         print_refused_job(out, job, wide=wide)
         out.print()
@@ -149,6 +151,16 @@ def _by_pod(placed: list[Outcome], *, wide: bool) -> Any:
         details = (outcome.workload, outcome.profile) if wide else ()
         rows.add_row(outcome.pod, outcome.node, str(outcome.feasible_nodes), *details)
     return rows
+
+
+def _print_given(out: Console, placed: list[Outcome]) -> None:
+    """What plugins gave the pods."""
+    for outcome in placed:
+        for lines in outcome.given.values():
+            for line in lines:
+                out.print(f"{outcome.pod}: {line}", soft_wrap=True)
+    if any(outcome.given for outcome in placed):
+        out.print()
 
 
 def _by_workload(placed: list[Outcome], cluster: ClusterState) -> Any:

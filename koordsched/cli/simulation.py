@@ -19,7 +19,8 @@ from koordsched.scheduling.queueprofile import equivalence_keys
 class Outcome(msgspec.Struct, rename="camel", omit_defaults=True):
     """The outcome for one pod. `feasible_nodes`: how many nodes fit; the rest is set only while it is pending.
 
-    `job`: the name of the one of `Simulation.jobs` that it belongs to.
+    `given`: plugin -> what it gave a pod that has a node, in lines of text. `job`: the name of the one of
+    `Simulation.jobs` that it belongs to.
     """
 
     pod: str
@@ -33,6 +34,7 @@ class Outcome(msgspec.Struct, rename="camel", omit_defaults=True):
     victims: list[str] = []
     advice: Advice | None = None
     job: str = ""
+    given: dict[str, list[str]] = {}
 
 
 class Simulation:
@@ -65,6 +67,7 @@ class Simulation:
         scheduled = self._scheduler.schedule(key)
         outcome.node, outcome.feasible_nodes = scheduled.node, scheduled.feasible
         if scheduled.node:
+            outcome.given = dict(scheduled.given)
             return outcome
         if scheduled.job is not None:
             job = self.jobs.setdefault(scheduled.job.name, scheduled.job)

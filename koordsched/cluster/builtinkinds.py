@@ -38,8 +38,6 @@ _EVERYTHING = Need((), every_pod, "nothing is scheduled")
 _STORAGE = Need(
     ("VolumeBinding", "NodeVolumeLimits", "VolumeZone", "VolumeRestrictions"), _reads_storage, "pods with volumes wait"
 )
-
-
 _DEVICES = Need(("DynamicResources",), _claims_devices, "pods with resource claims wait")
 
 

@@ -222,8 +222,7 @@ class NodeTable:
 
     def touch_rows(self, rows: RowArray, facets: int) -> None:
         """The same for many rows, at the cost of one. Raises RuntimeError inside a what-if."""
-        if self.hypothetical:
-            raise RuntimeError("a what-if changes nothing: it must not record changes of rows")
+        self.outside_what_ifs()
         self.log.touch_rows(rows, facets)
 
     # --- nodes -----------------------------------------------------------------------------------

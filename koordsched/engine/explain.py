@@ -14,7 +14,7 @@ from koordsched.cluster.pod import Pod
 from koordsched.cluster.state import ClusterState
 from koordsched.engine.attempt import Attempt, gated_by
 from koordsched.engine.jobexplanation import JobExplanation, Jobs, explain_job
-from koordsched.framework.interface import ExplainsNodes, ExplainsPods, ExplainsRefusals
+from koordsched.framework.interface import ExplainsNodes, ExplainsPods, ExplainsRefusals, ExplainsVerdicts
 from koordsched.framework.profile import Profile
 from koordsched.framework.scoring import PluginScores, ScoringFailed
 from koordsched.framework.status import PASS
@@ -54,10 +54,11 @@ class Explanation(msgspec.Struct, rename="camel"):
 
     `any_of`: the nodes of maximal total, any of which is right; empty if there is none. `message`: the text
     of the PodScheduled condition if the pod does not fit. `rejected_by`: set if a plugin rejected the pod
-    before any node was looked at, and `refusal` has what that plugin can say about it. `nominated_node` and
-    `victims`: what preemption would do. `virtual`: `pod` is no pod, but another object that is scheduled as one.
-    `notes`: plugin -> what it says about the pod, whatever the node, in lines of text. `job`: the pods that are placed
-    together with it, None if it is placed alone; the rest is about the pod as if it were.
+    before any node was looked at, or `gated_by` if one keeps it out of the queue; `refusal` has what that plugin can
+    say about it. `nominated_node` and `victims`: what preemption would do. `virtual`: `pod` is no pod, but another
+    object that is scheduled as one. `notes`: plugin -> what it says about the pod, whatever the node, in lines of text.
+    `job`: the pods that are placed together with it, None if it is placed alone; the rest is about the pod as if it
+    were.
     """
 
     pod: str
@@ -84,6 +85,7 @@ def explain(profile: Profile, cluster: ClusterState, pod: Pod, jobs: Jobs | None
     gate = gated_by(profile, pod)
     if not gate.ok:
         result.gated_by, result.message, result.reason = gate.plugin, gate.message, "SchedulingGated"
+        result.refusal = _refusal(profile, gate.plugin, pod)
         return result
     attempt = Attempt(profile, cluster, pod)
     if not attempt.has_nodes:
@@ -91,7 +93,7 @@ def explain(profile: Profile, cluster: ClusterState, pod: Pod, jobs: Jobs | None
         return result
     verdicts = attempt.filter()
     result.nodes = _nodes(profile, cluster, verdicts)
-    _add_details(result.nodes, profile, cluster, pod)
+    _add_details(result.nodes, profile, cluster, attempt)
     result.notes = {
         name: lines
         for name, plugin in profile.plugins.items()
@@ -104,9 +106,7 @@ def explain(profile: Profile, cluster: ClusterState, pod: Pod, jobs: Jobs | None
     rejection = verdicts.pre_filtered.status
     if rejection.code.rejects:
         result.rejected_by = rejection.plugin
-        plugin = profile.plugins.get(rejection.plugin)
-        if isinstance(plugin, ExplainsRefusals):
-            result.refusal = plugin.explain_refusal(pod)
+        result.refusal = _refusal(profile, rejection.plugin, pod)
     if not verdicts.feasible:
         outcome = attempt.post_filter()
         result.message, result.reason = attempt.message(outcome), "Unschedulable"
@@ -139,14 +139,27 @@ def _nodes(profile: Profile, cluster: ClusterState, verdicts: Verdicts) -> list[
     return nodes
 
 
-def _add_details(nodes: list[NodeVerdict], profile: Profile, cluster: ClusterState, pod: Pod) -> None:
+def _refusal(profile: Profile, name: str, pod: Pod) -> Any:
+    """What the plugin that rejected the pod can say about it; None if nothing."""
+    plugin = profile.plugins.get(name)
+    return plugin.explain_refusal(pod) if isinstance(plugin, ExplainsRefusals) else None
+
+
+def _add_details(nodes: list[NodeVerdict], profile: Profile, cluster: ClusterState, attempt: Attempt) -> None:
     for plugin in profile.plugins.values():
+        if not isinstance(plugin, ExplainsNodes | ExplainsVerdicts):
+            continue
+        asked = [node for node in nodes if node.feasible or node.plugin == plugin.name]
+        if not asked:
+            continue
+        rows = np.array([cluster.table.row_of[node.name] for node in asked], dtype=np.intp)
         if isinstance(plugin, ExplainsNodes):
-            asked = [node for node in nodes if node.feasible or node.plugin == plugin.name]
-            rows = np.array([cluster.table.row_of[node.name] for node in asked], dtype=np.intp)
-            for node, lines in zip(asked, plugin.explain_nodes(pod.shape, rows) if asked else (), strict=True):
-                if lines:
-                    node.details[plugin.name] = lines
+            said = plugin.explain_nodes(attempt.pod.shape, rows)
+        else:
+            said = plugin.explain_verdicts(attempt.cycle, rows)
+        for node, lines in zip(asked, said, strict=True):
+            if lines:
+                node.details[plugin.name] = lines
 
 
 def _score(result: Explanation, attempt: Attempt) -> None:

@@ -87,8 +87,9 @@ class View:
 
     `page`: where a running scheduler has the report, as JSON of `type`. `report(plugin)` makes it; `show` says how it
     looks. `title` completes "the answer is not ...". `detail`: what is shown instead if the command gets an argument.
-    Without `name` the command is `koordsched <group>` itself, and the group has no others. `brief(report)` leaves out
-    what a table shows with `--all` only.
+    Without `name` the command is `koordsched <group>` itself, and the group has no others; several plugins may
+    contribute to it, each with fields of other names. `is_empty(report)`: whether it is left out beside others.
+    `brief(report)` leaves out what a table shows with `--all` only.
     """
 
     group: str
@@ -102,6 +103,7 @@ class View:
     show: Callable[[Any], Iterable[Line | Table]]
     detail: Detail | None = None
     brief: Callable[[Any], Any] | None = None
+    is_empty: Callable[[Any], bool] = lambda report: False
 
 
 @dataclass(frozen=True, slots=True)

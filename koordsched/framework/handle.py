@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Coroutine, Iterable, Mapping, Sequence, Set
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from random import Random
@@ -52,14 +52,15 @@ class Writes(Protocol):
 
     async def merge(
         self,
-        kind: Kind[Any],
+        kind: Kind[T],
         meta: ObjectMeta,
         changes: Mapping[str, Any],
         *,
         subresource: str = "",
         strategic: bool = False,
-    ) -> None:
-        """Merges changes into the object of that name and uid, or a subresource of it, whatever its version.
+    ) -> T:
+        """Merges changes into the object of that name and uid, or a subresource of it, whatever its version; returns
+        the result.
 
         As urgent as a binding; it may be sent twice. `strategic`: the changes are a strategic merge patch.
         """
@@ -154,6 +155,13 @@ class Hypothesis(Protocol):
 
     def rollback(self, to: Any) -> None:
         """Takes back what was done since."""
+
+
+class BeginHypothesis(Protocol):
+    """Begins a hypothesis about members of one job."""
+
+    def __call__(self, members: Set[str] = frozenset(), /) -> AbstractContextManager[Hypothesis]:
+        """`members`: uids of those that were tried already."""
 
 
 class Clock(Protocol):
@@ -273,7 +281,7 @@ class Handle:
     numa_alignment: NUMAAlignment | None = None
     reserved_allocations: list[ReservedAllocation] = field(default_factory=list)
     filtering: Filtering = field(init=False)
-    hypothesis: Callable[[], AbstractContextManager[Hypothesis]] = field(init=False)
+    hypothesis: BeginHypothesis = field(init=False)
 
     def __post_init__(self) -> None:
         if self.live_clock is None:

@@ -80,7 +80,8 @@ class CycleState:
     that the pod may use, None if there are none. `may_be_suspended`: extenders take part, and while they are asked
     other pods may be looked at. `candidates`: the only rows that may be chosen, in ascending order, None for all.
     `makes_no_room`: why no others are evicted for this pod by itself, "" if they may be.
-    `binding_annotations`: in Bind, what the binding has to set of the pod's annotations.
+    `job_members`: uids of the pods that were tried so far in the same attempt at a job, this one included; empty for a
+    pod that is tried by itself. `binding_annotations`: in Bind, what the binding has to set of the pod's annotations.
     """
 
     pod: Pod
@@ -96,6 +97,7 @@ class CycleState:
     may_be_suspended: bool = False
     candidates: RowArray | None = None
     makes_no_room: str = ""
+    job_members: Set[str] = frozenset()
     binding_annotations: Mapping[str, str] = field(default_factory=dict)
     state: dict[Hashable, Any] = field(default_factory=dict)
     waiting_for_others: Callable[[], AbstractContextManager[None]] = nullcontext
@@ -324,6 +326,40 @@ class ExplainsNodes(Plugin):
     @abstractmethod
     def remedy(self, shape: PodShape, row: int) -> str:
         """What would have to change on a node that it refuses. Changes nothing."""
+
+
+class ExplainsVerdicts(Plugin):
+    """As ExplainsNodes, where verdicts depend on more than the pod's shape."""
+
+    @abstractmethod
+    def explain_verdicts(self, cycle: CycleState, rows: RowArray) -> list[list[str]]:
+        """For each row the numbers that decide about the pod of a cycle whose nodes were filtered, in lines of text.
+        Changes nothing but the state of the cycle.
+        """
+
+    @abstractmethod
+    def remedy_of(self, cycle: CycleState, row: int) -> str:
+        """What would have to change on a node that it refuses. Changes nothing but the state of the cycle."""
+
+    @abstractmethod
+    def nearest(self, cycle: CycleState, rows: RowArray) -> int:
+        """The position among rows that it refuses of the one that takes least to let the pod in. Changes nothing but
+        the state of the cycle.
+        """
+
+    @abstractmethod
+    def waits_for(self, cycle: CycleState, row: int) -> str:
+        """What time alone may bring on a node that it refuses, "" if nothing can. Changes nothing but the state of the
+        cycle.
+        """
+
+
+class SettlesOffline(Plugin):
+    """Writes in PreBind what other pods depend on, so that an evaluation without an API server has to do it, too."""
+
+    @abstractmethod
+    def settle(self, cycle: CycleState, pod: Pod) -> list[str]:
+        """The pod is placed: applies at once what PreBind would write. Returns in lines of text what the pod has."""
 
 
 class ExplainsPods(Plugin):

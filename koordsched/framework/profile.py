@@ -30,6 +30,7 @@ from koordsched.framework.interface import (
     PreFilter,
     QueueSort,
     Reserve,
+    SettlesOffline,
     ShapeFilter,
     ShapePreFilter,
     ShapeScore,
@@ -127,6 +128,7 @@ class Profile:
         )
         self.before_pre_filter_plugins = tuple(p for p in self.plugins.values() if isinstance(p, BeforePreFilter))
         self.after_post_filter_plugins = tuple(p for p in self.plugins.values() if isinstance(p, AfterPostFilter))
+        self.settling = tuple(p for p in self.plugins.values() if isinstance(p, SettlesOffline))
         self.evaluations = Evaluations(self.chains, handle.cluster.table, handle.reasons)
         self.filtering = Filtering(
             self.chains,

@@ -20,6 +20,7 @@ from koordsched.plugins import (
     coscheduling,
     defaultprebind,
     deviceshare,
+    dynamicresources,
     elasticquota,
     gangscheduling,
     gpufragmentation,
@@ -35,7 +36,6 @@ from koordsched.plugins import (
 )
 from koordsched.plugins.defaultbinder import DefaultBinder
 from koordsched.plugins.defaultpreemption import DefaultPreemption
-from koordsched.plugins.dynamicresources import DynamicResources
 from koordsched.plugins.imagelocality import ImageLocality
 from koordsched.plugins.interpodaffinity.plugin import InterPodAffinity
 from koordsched.plugins.nodeaffinity import NodeAffinity
@@ -61,6 +61,7 @@ BUILT_IN: tuple[Declaration, ...] = (
     scarceresourceavoidance.DECLARATION,
     nodenumaresource.DECLARATION,
     deviceshare.DECLARATION,
+    dynamicresources.DECLARATION,
     gpufragmentation.DECLARATION,
     reservation.DECLARATION,
     coscheduling.DECLARATION,
@@ -88,7 +89,6 @@ _DEFAULT: Mapping[str, PluginFactory] = {
     "VolumeZone": VolumeZone,
     "PodTopologySpread": PodTopologySpread,
     "InterPodAffinity": InterPodAffinity,
-    "DynamicResources": DynamicResources,
     "DefaultPreemption": DefaultPreemption,
     "NodeResourcesBalancedAllocation": NodeResourcesBalancedAllocation,
     "ImageLocality": ImageLocality,

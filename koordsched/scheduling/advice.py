@@ -16,7 +16,14 @@ from koordsched.cluster.nodetable import ALL_FACETS
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.state import ClusterState
 from koordsched.engine.explain import Explanation
-from koordsched.framework.interface import CycleState, ExplainsNodes, MeasuringFilter, PodFilter, ShapeFilter
+from koordsched.framework.interface import (
+    CycleState,
+    ExplainsNodes,
+    ExplainsVerdicts,
+    MeasuringFilter,
+    PodFilter,
+    ShapeFilter,
+)
 from koordsched.framework.profile import Profile
 from koordsched.framework.status import PASS, Code
 from koordsched.scheduling.remedies import REMEDIES
@@ -103,7 +110,7 @@ def advise(profile: Profile, cluster: ClusterState, pod: Pod, explanation: Expla
     near = [row for row in (cluster.table.row_of[remedy.node] for remedy in remedies) if row in curable]
     order = np.array([*near, *(row for row in curable.tolist() if row not in near)], dtype=np.intp)
     empty = _first_if_empty(profile, cluster, cycle, order)
-    return _worded(explanation, cluster, empty, remedies)
+    return _worded(explanation, cluster, empty, remedies, _waits_for(profile, cluster, cycle, remedies))
 
 
 def remedy_of(profile: Profile, cluster: ClusterState, pod: Pod) -> str:
@@ -117,7 +124,22 @@ def closest(remedy: Remedy) -> str:
     return f"Closest: {remedy.node}, needed: {'; '.join(change.text for change in remedy.changes)}"
 
 
-def _worded(explanation: Explanation, cluster: ClusterState, empty: int, remedies: list[Remedy]) -> Advice:
+def _waits_for(profile: Profile, cluster: ClusterState, cycle: CycleState, remedies: list[Remedy]) -> str:
+    """What time alone may bring where one plugin stands between the pod and a node; "" if nothing can."""
+    for remedy in remedies:
+        plugin = profile.plugins[remedy.changes[0].plugin]
+        if len(remedy.changes) == 1 and isinstance(plugin, ExplainsVerdicts):
+            text = plugin.waits_for(cycle, cluster.table.row_of[remedy.node])
+            if text:
+                return text
+    return ""
+
+
+def _worded(
+    explanation: Explanation, cluster: ClusterState, empty: int, remedies: list[Remedy], waits_for: str
+) -> Advice:
+    if empty < 0 and waits_for:
+        return Advice(WAITS, f"It waits for {waits_for}.", remedies=remedies)
     if empty < 0:
         return Advice(NEVER, "No node could run this pod, even if empty.", remedies=remedies)
     node = cluster.table.names[empty]
@@ -155,9 +177,12 @@ def _remedies(
             continue
         may_wait = bool(waits[members].any())
         closest = members[int(np.argmin(np.where(waits[members] == may_wait, shortage[members], np.inf)))]
-        row = int(rows[closest])
         refusing = [plugin.name for plugin, refuses in zip(plugins, pattern, strict=True) if refuses]
-        changes = [Change(name, _text(profile, name, cycle.pod, cluster, row)) for name in refusing]
+        judge = next((each for name in refusing if isinstance(each := profile.plugins[name], ExplainsVerdicts)), None)
+        if judge is not None and not may_wait:
+            closest = members[judge.nearest(cycle, rows[members])]
+        row = int(rows[closest])
+        changes = [Change(name, _text(profile, name, cycle, cluster, row)) for name in refusing]
         remedy = Remedy(cluster.table.names[row], len(members), changes)
         ranked.append((not may_wait, len(changes), float(shortage[closest]), remedy))
     ranked.sort(key=lambda entry: (*entry[:3], entry[3].node))
@@ -188,11 +213,13 @@ def relative_shortage(cluster: ClusterState, pod: Pod, rows: RowArray) -> npt.ND
     return total
 
 
-def _text(profile: Profile, name: str, pod: Pod, cluster: ClusterState, row: int) -> str:
+def _text(profile: Profile, name: str, cycle: CycleState, cluster: ClusterState, row: int) -> str:
     plugin, remedy = profile.plugins[name], REMEDIES.get(name)
     if isinstance(plugin, ExplainsNodes):
-        return plugin.remedy(pod.shape, row)
-    return remedy(pod, cluster.table, row) if remedy is not None else f"{name} satisfied"
+        return plugin.remedy(cycle.pod.shape, row)
+    if isinstance(plugin, ExplainsVerdicts):
+        return plugin.remedy_of(cycle, row)
+    return remedy(cycle.pod, cluster.table, row) if remedy is not None else f"{name} satisfied"
 
 
 # --- empty nodes ---------------------------------------------------------------------------------------------

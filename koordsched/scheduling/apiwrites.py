@@ -169,26 +169,26 @@ class ApiWrites:
 
     async def merge(
         self,
-        kind: Kind[Any],
+        kind: Kind[T],
         meta: ObjectMeta,
         changes: Mapping[str, Any],
         *,
         subresource: str = "",
         strategic: bool = False,
-    ) -> None:
-        """Merge patch on condition of the uid. Raises WriteFailed."""
+    ) -> T:
+        """Merge patch on condition of the uid. Returns the result. Raises WriteFailed."""
         request = merge_request(kind, meta, changes, subresource, strategic=strategic)
         waits = brief_pauses(self.rng)
         while True:
             try:
-                await write_until_certain(self.lanes, Lane.BINDING, request)
-                return
+                response = await write_until_certain(self.lanes, Lane.BINDING, request)
+                return Decoder(kind.type)(response.body)
             except (Conflict, TooManyRequests) as error:
                 is_another = isinstance(error, Conflict) and error.is_about_uid
                 pause = next(waits, None)
                 if is_another or pause is None:
                     raise WriteFailed(str(error)) from error
-            except ClientError as error:
+            except (ClientError, DecodeError) as error:
                 raise WriteFailed(str(error)) from error
             await asyncio.sleep(pause)
 

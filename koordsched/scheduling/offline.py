@@ -24,6 +24,7 @@ from koordsched.engine.jobplan import JobPlan
 from koordsched.engine.transaction import Transaction
 from koordsched.framework.diagnosis import one_node_error
 from koordsched.framework.handle import Clock, Handle, OnBehalf, WriteFailed
+from koordsched.framework.interface import CycleState
 from koordsched.framework.jobs import GroupJob, Job, JobScheduling
 from koordsched.framework.permit import WaitingPods
 from koordsched.framework.profile import PluginFactory, Profile
@@ -53,13 +54,13 @@ class _NoWrites:
 
     async def merge(
         self,
-        kind: Kind[Any],
+        kind: Kind[T],
         meta: ObjectMeta,
         changes: Mapping[str, Any],
         *,
         subresource: str = "",
         strategic: bool = False,
-    ) -> None:
+    ) -> T:
         raise _offline()
 
     async def create(self, kind: Kind[T], namespace: str, thing: Mapping[str, Any]) -> T:
@@ -130,7 +131,7 @@ class Scheduled(NamedTuple):
     """How scheduling a pending pod ended: on a node out of a number of feasible ones, or with a message and no node.
 
     `refused_by_reserve`: a node was chosen, and a Reserve plugin refused it. `job`: the pods that it is placed together
-    with, if these have no place.
+    with, if these have no place. `given`: plugin -> what it gave the pod, in lines of text.
     """
 
     pod: Pod
@@ -139,6 +140,7 @@ class Scheduled(NamedTuple):
     message: str = ""
     refused_by_reserve: bool = False
     job: JobExplanation | None = None
+    given: Mapping[str, list[str]] = {}
 
 
 class OfflineScheduler:
@@ -253,7 +255,7 @@ class OfflineScheduler:
         """
         attempt = self.attempt(key)
         attempt.filter()
-        status = self.take(attempt, self.cluster.table.row_of[node])
+        status, _ = self.take(attempt, self.cluster.table.row_of[node])
         if not status.ok:
             raise ValueError(status.message)
 
@@ -262,8 +264,10 @@ class OfflineScheduler:
         pod = self.pending[key]
         return Attempt(self.profiles[pod.shape.scheduler_name], self.cluster, pod)
 
-    def take(self, attempt: Attempt, row: int) -> Status:
-        """Places the pod of an attempt on a row, unless a Reserve plugin refuses: then its status."""
+    def take(self, attempt: Attempt, row: int) -> tuple[Status, Mapping[str, list[str]]]:
+        """Places the pod of an attempt on a row, unless a Reserve plugin refuses: then its status. Also returns what
+        plugins gave the pod (`Scheduled.given`).
+        """
         with Transaction(self.cluster, self.nominator) as transaction:
             status = transaction.place(attempt.cycle, attempt.profile, row)
             if status.ok:
@@ -271,7 +275,7 @@ class OfflineScheduler:
                 self.pending.pop(attempt.pod.key, None)
         if status.ok and attempt.pod.virtual:
             self._virtual_pods.placed(attempt.pod, self.cluster.table.names[row])
-        return status
+        return status, _settled(attempt.profile, attempt.cycle) if status.ok else {}
 
     def schedule(self, key: str) -> Scheduled:
         """Places a pending pod as the scheduler would, if it fits, with all that are placed together with it.
@@ -299,11 +303,11 @@ class OfflineScheduler:
             row = attempt.choose(self._rng).row
         except ScoringFailed as failed:
             return Scheduled(pod, message=str(failed))
-        status = self.take(attempt, row)
+        status, given = self.take(attempt, row)
         if not status.ok:
             message = one_node_error(status) if status.code.rejects else status.message
             return Scheduled(pod, message=message, refused_by_reserve=True)
-        return Scheduled(pod, self.cluster.table.names[row], verdicts.feasible)
+        return Scheduled(pod, self.cluster.table.names[row], verdicts.feasible, given=given)
 
     def _schedule_job(self, plugin: JobScheduling, job: Job | GroupJob, pod: Pod) -> Scheduled:
         """Places a job; what comes of its other pods is the answer when they are asked about."""
@@ -320,8 +324,8 @@ class OfflineScheduler:
         for cycle, feasible in zip(plan.cycles, plan.feasible, strict=True):
             each = cycle.pod
             self.pending.pop(each.key, None)
-            self._placed_with[each.key] = Scheduled(each, each.node, feasible)
             profile = self.profiles[each.shape.scheduler_name]
+            self._placed_with[each.key] = Scheduled(each, each.node, feasible, given=_settled(profile, cycle))
             if each.virtual:
                 self._virtual_pods.placed(each, each.node)
             profile.run_post_bind(cycle, each, each.node)
@@ -350,3 +354,9 @@ class OfflineScheduler:
     def queue_order(self) -> list[str]:
         """The pending pods in the order the scheduler would try them: by priority, then as given."""
         return sorted(self.pending, key=lambda key: -self.pending[key].priority)
+
+
+def _settled(profile: Profile, cycle: CycleState) -> dict[str, list[str]]:
+    """The pod was placed: does what PreBind would. Returns what plugins gave it."""
+    found = {plugin.name: plugin.settle(cycle, cycle.pod) for plugin in profile.settling}
+    return {name: lines for name, lines in found.items() if lines}

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
 
 import orjson
 
 from koordsched.api.decoding import DecodeError, Decoder
 from koordsched.api.meta import HasMetadata
-from koordsched.client.errors import Ambiguous, ClientError, Conflict
+from koordsched.client.errors import Ambiguous, ClientError, Conflict, NotFound, raise_for_status
 from koordsched.client.lanes import Lane, Lanes
 from koordsched.client.transport import MERGE_PATCH, Request, Transport
 from koordsched.cluster.kinds import Kind
@@ -44,7 +44,7 @@ async def patch_version(
             return decode(response.body)
         except Conflict as error:
             # Our own earlier attempt may have made the new version.
-            ours = await _read_if(transport, path, changes) if doubtful else None
+            ours = await _read_if(transport, path, changes, waits) if doubtful else None
             if ours is not None:
                 return decode(ours)
             raise WriteConflict(str(error)) from error
@@ -56,14 +56,17 @@ async def patch_version(
         await asyncio.sleep(next(waits))
 
 
-async def _read_if(transport: Transport, path: str, changes: Mapping[str, Any]) -> bytes | None:
-    """The object, if the changes are in it; one that cannot be read counts as without them."""
-    try:
-        response = await transport.request("GET", path)
-        return response.body if response.status < 300 and _contains(orjson.loads(response.body), changes) else None
-    except (ClientError, orjson.JSONDecodeError) as error:
-        _log.debug("cannot read %s back: %s", path, error)
-        return None
+async def _read_if(transport: Transport, path: str, changes: Mapping[str, Any], waits: Iterator[float]) -> bytes | None:
+    """The object, if the changes are in it. Asks until it gets an answer: what was carried out must be known."""
+    while True:
+        try:
+            response = raise_for_status(await transport.request("GET", path))
+            return response.body if _contains(orjson.loads(response.body), changes) else None
+        except NotFound:
+            return None
+        except (ClientError, orjson.JSONDecodeError) as error:
+            _log.debug("cannot read %s back: %s", path, error)
+        await asyncio.sleep(next(waits))
 
 
 def _contains(thing: object, changes: object) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
+from functools import partial
 from random import Random
 from typing import Any, Generic, TypeVar
 
@@ -95,6 +96,11 @@ def _key_of(meta: ObjectMeta) -> ObjectKey:
     return ObjectKey(meta.namespace, meta.name, meta.uid)
 
 
+def _is_newer(meta: ObjectMeta, known: ObjectMeta) -> bool:
+    """Whether it is a later state; API servers count them."""
+    return int(meta.resource_version) > int(known.resource_version)
+
+
 class Watches:
     """All reflectors of one scheduler. With an inbox, what they deliver passes it; `raw_objects` get its JSON."""
 
@@ -121,6 +127,7 @@ class Watches:
         can do that."""
         self._transport = transport
         self._read_annotations = cluster.read_annotations
+        self._objects = cluster.objects
         self._clock = clock
         self._rng = rng
         self._on_progress = on_progress
@@ -134,8 +141,8 @@ class Watches:
         self.reflectors: dict[str, Reflector[Any]] = {}
         self.sinks: dict[str, Sink[Any]] = {}
         """Path of a resource -> where its objects go in the end."""
-        self._inlets: dict[str, Sink[Any]] = {}
-        """Path of a resource -> where its watch delivers them."""
+        self._recorded: dict[str, Sink[Any]] = {}
+        """The same, through the journal."""
         self.problems: dict[str, str] = {}
         """Path of a resource -> why it cannot be watched right now."""
         node_sink = TimedSink(
@@ -175,14 +182,12 @@ class Watches:
     ) -> None:
         """`collection`: the path to ask for, if it is not `path`."""
         self.sinks[path] = sink
-        sink = self._recorder.sink(path, sink, self._read_annotations)
+        sink = self._recorded[path] = self._recorder.sink(path, sink, self._read_annotations)
         decode: Decode[T] = Decoder(kind)
         if raw_objects is not None and self._inbox is not None:
             decode, sink = raw_objects.wrap(decode, self._inbox, sink, by_name=path != PODS)
         elif self._inbox is not None:
             sink = InboxSink(self._inbox, sink, by_name=path != PODS)
-
-        self._inlets[path] = sink
 
         def malformed(name: str, error: Exception) -> None:
             _log.warning("%s %s cannot be decoded and is ignored: %s", path, name, error)
@@ -251,8 +256,21 @@ class Watches:
         await self.reflectors[PODS].relist()
 
     def show(self, path: str, thing: HasMetadata) -> None:
-        """Takes in an object of this collection that the API server answered a write with."""
-        self._inlets[path].upsert(thing)
+        """Takes in an object of this collection, no pod or node, that the API server answered a write with.
+
+        What is older than what a watch has shown is not: an object that is gone by now would stay for ever.
+        """
+        if self._inbox is not None:
+            self._inbox.put(partial(self._take_in, path), thing)
+        else:
+            self._take_in(path, thing)
+
+    def _take_in(self, path: str, thing: HasMetadata) -> None:
+        store = self._objects.at(path)
+        assert store is not None, "what is written is read"
+        known = store.metadata_of(thing.metadata.namespace, thing.metadata.name)
+        if known is not None and known.uid == thing.metadata.uid and _is_newer(thing.metadata, known):
+            self._recorded[path].upsert(thing)
 
     async def stop(self) -> None:
         """Ends all watches."""

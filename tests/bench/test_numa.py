@@ -1,10 +1,12 @@
 """`python -m bench.engine.numa` as a whole, on small clusters."""
 
+import pytest
 from click.testing import CliRunner
 
 from bench.engine.numa import CASES, main
 
 
+@pytest.mark.slow
 def test_all_cases_are_placed_and_compared():
     ran = CliRunner().invoke(main, ["--nodes", "5", "--pods", "4", "--turns", "1"], catch_exceptions=False)
     assert ran.exit_code == 0

@@ -46,7 +46,7 @@ def test_outcome_is_the_expected_one() -> None:
     assert re.fullmatch(
         r"Deployment demo/burst: 100 pods created, placed and bound in [\d.]+ s \([\d,]+ pods/s\)", last[0]
     )
-    assert last[1] == "293 pods placed, 9 pending, each for the reason expected."
+    assert last[1] == "297 pods placed, 9 pending, each for the reason expected."
     for pid in re.findall(r"process (\d+)", done.stdout):
         assert not alive(int(pid))
     shown = done.stdout.partition("busy-0 looks empty: ")[2].splitlines()
@@ -79,6 +79,15 @@ def test_outcome_is_the_expected_one() -> None:
         ["default/pod-demo-0", f"on {node}, uses cpu 200m, memory 400Mi of it"],
         ["deleted", "default/pod-demo-0 runs on"],
     ]
+    claims = shown_after(done.stdout, "large-0 has two cards that pods claim, and one that can be partitioned:")
+    assert claims[:5] == [
+        ["demo/render-a", "card.example.com/large-0/card-0", "ran, and was deleted"],
+        ["demo/render-b", "card.example.com/large-0/card-1", "runs"],
+        ["demo/render-c", "card.example.com/large-0/card-0", "waited until demo/render-a was deleted"],
+        ["demo/preview-a", "card.example.com/large-0/split-0-half-0", "runs on a half"],
+        ["demo/preview-b", "card.example.com/large-0/split-0-half-1", "runs on a half"],
+    ]
+    assert "While demo/render-c waited: 0/100 nodes are available: 1 cannot allocate all claims, " in done.stdout
     gangs = shown_after(done.stdout, "9 nodes in three racks run gangs, as a whole or not at all:")
     assert [row[:2] for row in gangs[:4]] == [
         ["demo/training", "6"],

@@ -219,6 +219,7 @@ def test_after_a_listing_that_broke_off_the_next_is_of_the_newest_state():
     run(main())
 
 
+@pytest.mark.slow
 def test_pages_grow_no_longer_than_one_can_be_taken_apart_at_once():
     async def main():
         async def fault(call, proceed):

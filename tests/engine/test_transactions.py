@@ -110,7 +110,7 @@ def test_what_is_kept_is_what_cycles_of_their_own_do():
         attempt = Attempt(single.profiles["default-scheduler"], single.cluster, waiting)
         if attempt.filter().feasible:
             row = attempt.choose(rng).row
-            assert single.take(attempt, row).ok
+            assert single.take(attempt, row)[0].ok
             nodes[waiting.uid] = single.cluster.table.names[row]
     assert plan.nodes == nodes
     assert used(planned) == used(single)

@@ -293,6 +293,7 @@ WORLDS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("world", quick_first(WORLDS, 2))
 def test_worlds_that_came_out_otherwise(world, monkeypatch):
     """Each found something that checkpoints did not keep, or that journals did not know."""

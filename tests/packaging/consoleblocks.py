@@ -128,6 +128,8 @@ _VOLATILE = tuple(
         (r"\b\d+ of \d+ (decisions the same)\b", r"N of M \1"),
         (r"\b(\[\d+\] )\d+$", r"\1N"),
         (r"-[b-df-hj-np-tv-z2-9]{8,10}-[b-df-hj-np-tv-z2-9]{5}\b", "-HASH"),
+        # Of ResourceClaims that were made of templates, or for extended resources.
+        (r"(-(?:gpus?|half|card|resources)-)[b-df-hj-np-tv-z2-9]{5}\b", r"\1HASH"),
         (r"\b10\.\d+\.\d+\.\d+\b", "ADDRESS"),
     )
 )

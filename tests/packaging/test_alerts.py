@@ -42,6 +42,8 @@ STATE_OF_NODES = {
     'koordsched_numa_nodes{state="invalid"}': "KoordschedNodeTopologiesInvalid",
     'koordsched_overcommitted_devices{type="gpu"}': "KoordschedDevicesOvercommitted",
     'koordsched_devices{type="gpu",state="unhealthy"}': "KoordschedDevicesUnhealthy",
+    'koordsched_resource_pools{driver="gpu.example.com",state="incomplete"}': "KoordschedResourcePoolsUnusable",
+    'koordsched_resource_pool_devices{driver="gpu.example.com",state="gone"}': "KoordschedAllocatedDevicesGone",
 }
 """Gauge -> the alert that it causes."""
 

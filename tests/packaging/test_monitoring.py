@@ -65,6 +65,7 @@ CONFIGURATION = {
 
 LEADERS_ONLY = {
     "koordsched_circuit_breakers",
+    "koordsched_claims_in_flight",
     "koordsched_devices",
     "koordsched_gang_oldest_wait_seconds",
     "koordsched_gangs",
@@ -75,6 +76,8 @@ LEADERS_ONLY = {
     "koordsched_overcommitted_devices",
     "koordsched_overcommitted_nodes",
     "koordsched_quarantined_workloads",
+    "koordsched_resource_pool_devices",
+    "koordsched_resource_pools",
     "scheduler_inflight_events",
     "scheduler_pending_pods",
     "scheduler_queue_incoming_pods_total",
@@ -138,6 +141,12 @@ def scenario() -> Iterator[tuple[str, dict[str, Any]]]:
     device = {"apiVersion": "scheduling.koordinator.sh/v1alpha1", "kind": "Device", "spec": {"devices": [gpu]}}
     metadata = {"name": "small", "labels": labels}
     yield "/apis/scheduling.koordinator.sh/v1alpha1/devices", {**device, "metadata": metadata}
+    published = {"driver": "gpu.example.com", "nodeName": "small", "devices": [{"name": "a"}]}
+    late = {**published, "pool": {"name": "small", "generation": 1, "resourceSliceCount": 2}}
+    yield (
+        "/apis/resource.k8s.io/v1/resourceslices",
+        {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": "s"}, "spec": late},
+    )
     template = {"spec": pod("room")["spec"]}
     reservation = {"apiVersion": "scheduling.koordinator.sh/v1alpha1", "kind": "Reservation", "metadata": {"name": "r"}}
     reserved = {"template": template, "owners": [{"labelSelector": {}}], "allocateOnce": False}

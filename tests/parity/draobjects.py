@@ -10,7 +10,7 @@ _COMPARED = ("allocation", "reservedFor", "devices")
 
 
 def claim_differences(record, outcome):
-    """What differs, as texts: claims there are, allocations with results in order, and whom they are reserved for."""
+    """What differs, as texts: claims there are, allocations with results in order, and their reservations."""
     if any("expected.objects" in path for path in record.get("unstable", ())):
         return []
     names = Names({key: uid for uid, key in outcome.uids.items()})

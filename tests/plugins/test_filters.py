@@ -355,7 +355,7 @@ async def test_default_binder(failure, expected):
     bound = []
 
     class Writes:
-        async def bind(self, pod, node):
+        async def bind(self, pod, node, annotations=None):
             if failure is not None:
                 raise failure
             bound.append((pod.key, node))

@@ -136,11 +136,6 @@ def test_node_affinity_hint_considers_enforced_terms():
     assert ask("NodeAffinity", NODE, LABEL, pod("p", affinity=affinity), HDD, node("n", labels={"zone": "a"})) is True
 
 
-def test_dynamic_resources_waits_for_nothing():
-    bench = Bench()
-    assert list(bench.plugin("DynamicResources").events_to_register()) == []
-
-
 X, Y = {"app": "x"}, {"app": "y"}
 SPREAD = pod("p", labels=X, topologySpreadConstraints=[spread("zone", 1, X), spread("rack", 1, X)])
 SPREAD_TWICE = pod("p", labels=X, topologySpreadConstraints=[spread("zone", 1, X), spread("rack", 1, Y)])

@@ -22,6 +22,7 @@ LOADS = "LoadAwareScheduling"
 BREAKER, QUARANTINE = "NodeCircuitBreaker", "WorkloadQuarantine"
 NUMA, DEVICES, RESERVATION = "NodeNUMAResource", "DeviceShare", "Reservation"
 GANGS = "Coscheduling"
+CLAIMS = "DynamicResources"
 GANG_POINTS = ("preEnqueue", "preFilter", "postFilter", "preScore", "score", "reserve", "permit", "preBind", "postBind")
 _AFTER_GANGS = {"preFilter": ("ElasticQuota",), "postFilter": ("ElasticQuota", "DefaultPreemption")}
 ALLOCATING_POINTS = ("preFilter", "filter", "score", "reserve", "preBind")
@@ -32,7 +33,7 @@ REVOCATION_DELAY = 2.0
 RESERVING_POINTS = ("preFilter", "filter", "preScore", "score", "reserve", "preBind")
 
 GATES = ("DRAExtendedResource=false",)
-"""DeviceClasses, which this gate is about, decide nothing: they do not occur."""
+"""In worlds without DeviceClasses, where it decides nothing."""
 
 RESERVATION_GATES = {
     "CleanExpiredReservationAllocated": 0.4,
@@ -55,7 +56,7 @@ def resolved(plan):
 
 def gates(plan):
     """The feature gates as they are set."""
-    found = list(GATES)
+    found = [] if "claims" in plan.features else list(GATES)
     if "reservations" in plan.features:
         rng = Random(f"{plan.seed} reservation gates")
         found += [f"{name}=true" for name, chance in RESERVATION_GATES.items() if rng.random() < chance]
@@ -125,6 +126,11 @@ def document(plan):
     if "volumes" in plan.features:
         bounds = {"apiVersion": API_VERSION, "kind": "VolumeBindingArgs", "bindTimeoutSeconds": BINDING_VOLUMES}
         args.append({"name": "VolumeBinding", "args": bounds})
+    if "claims" in plan.features:
+        kind = {"apiVersion": API_VERSION, "kind": f"{CLAIMS}Args"}
+        if {"name": "*"} in plugins.get("postFilter", {}).get("disabled", ()):
+            plugins["postFilter"]["enabled"].insert(0, {"name": CLAIMS})
+        args.append({"name": CLAIMS, "args": {**kind, **claim_args(plan)}})
     more = {"extenders": [extenders.settings(plan.seed)]} if "extenders" in plan.features else {}
     return {**basis, **more, "profiles": [{"schedulerName": PROFILE, "plugins": plugins, "pluginConfig": args}]}
 
@@ -187,6 +193,11 @@ def gang_defaults(plan):
     """The options of gangs that name none."""
     args = gang_args(plan)
     return Defaults(args.get("defaultMatchPolicy", ONCE_SATISFIED), seconds(args.get("defaultTimeout", "600s")))
+
+
+def claim_args(plan):
+    """The arguments of DynamicResources: devices have seconds to become ready."""
+    return {"bindingTimeout": Random(f"{plan.seed} claim args").choice(["3s", "8s", "20s"])}
 
 
 def load_args(plan):

@@ -94,7 +94,7 @@ class GangReckoning:
     # --- halves ----------------------------------------------------------------------------------------
 
     def _halves(self, now):
-        """Gangs with some members on nodes, but fewer than have to be, that nobody but the scheduler has touched.
+        """Gangs with some members on nodes, but fewer than have to be, that the scheduler alone has touched.
 
         Until its waiting time is over such a gang may wait for room (whether there is some is asked below, as for all
         that wait). Then a Strict gang gives its nodes back, and of another one an Event says that it is incomplete.

@@ -87,6 +87,8 @@ class Invariants:
         """Checks of what a world has beside pods and nodes."""
         self.reserved = None
         """`ReservationInvariants`, None where there are no Reservations."""
+        self.without_served = None
+        """`claiminvariants.without_served`, None where pods claim no devices."""
         self._on_violation = on_violation
         self._orders = count()
         self._plugins = Profile({}).plugins
@@ -238,6 +240,8 @@ class Invariants:
             status = node["status"]
             most = str(int(status["allocatable"]["pods"]) + slots)
             node = {**node, "status": {**status, "allocatable": {**status["allocatable"], "pods": most}}}
+        if self.without_served is not None:
+            pod = self.without_served(pod, node)
         world = World([node])
         for other in [*others, *kept]:
             world.add(other)

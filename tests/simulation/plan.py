@@ -7,7 +7,7 @@ FEATURES = ("quotas", "volumes", "permits", "extenders")
 """What a world may have beside pods and nodes, and what of `LATER` it has. Nearly half of all worlds have none of
 these, so that runs stay short."""
 
-LATER = ("loads", "breakers", "numa", "devices", "reservations", "gangs")
+LATER = ("loads", "breakers", "numa", "devices", "reservations", "gangs", "claims")
 """Each is in a fifth of the worlds."""
 
 OFTEN_MEASURED = frozenset({"quotas", "breakers", "numa", "devices"})
@@ -94,8 +94,9 @@ class Plan:
             blind_handovers=Random(f"{seed} hand-overs").random() < 0.25,
             in_protobuf=Random(f"{seed} encoding").random() < 0.25,
         )
-        if len(OFTEN_MEASURED.intersection(plan.features)) > 1 or "gangs" in plan.features:
-            # Gangs bring many more pods, of which most wait: each that is tried reads the clock twenty times.
+        if len(OFTEN_MEASURED.intersection(plan.features)) > 1 or {"gangs", "claims"}.intersection(plan.features):
+            # Gangs bring many more pods, of which most wait: each that is tried reads the clock twenty times. A search
+            # for devices reads it at every step.
             plan = replace(plan, cycle_cost=min(plan.cycle_cost, plan.lease[1] / 3000))
         if "breakers" in plan.features:
             # Breakers open and close in their own time, and a share of very few nodes is none.

@@ -6,6 +6,8 @@ from tests.reference.evaluation import evaluate, priority
 from tests.reference.profile import Profile
 from tests.reference.world import World, is_deleting
 from tests.simulation.breakerinvariants import workload_of
+from tests.simulation.claimreckoning import believed as believed_claims
+from tests.simulation.claimreckoning import with_claims
 from tests.simulation.configuration import DEVICES, GANGS, NUMA
 from tests.simulation.devicereckoning import fails, not_adapted, with_devices
 from tests.simulation.deviceusers import believed as believed_devices
@@ -52,6 +54,8 @@ class Reckoning:
         """`ReservationReckoning`, None where there are no Reservations."""
         self.gangs = None
         """`GangReckoning`, None where there are no gangs."""
+        self.claims = None
+        """`ClaimUsers`, None where pods claim no devices."""
         self.preempts = True
         """Whether room is made for single pods."""
 
@@ -82,7 +86,7 @@ class Reckoning:
         if self.reservations is None:
             return []
         profile, world, found = self.profile(), self.world(), self.reservations.wrong()
-        nominated = nominated_rows([thing for thing in self.server.objects("Pod") if self._waits(thing)])
+        nominated = nominated_rows([thing for thing in self.server.objects("Pod") if self.waits(thing)])
         for name, pod in self.reservations.waiting().items():
             if places := self._places(pod, world, profile, nominated):
                 found.append(f"reservation {name} waits although it fits on {', '.join(sorted(places))}")
@@ -117,7 +121,7 @@ class Reckoning:
         their gang to come.
         """
         leaving = {thing["spec"].get("nodeName") for thing in self.server.objects("Pod") if is_deleting(thing)}
-        waiting = [thing for thing in self.server.objects("Pod") if self._waits(thing) and not _never_preempts(thing)]
+        waiting = [thing for thing in self.server.objects("Pod") if self.waits(thing) and not _never_preempts(thing)]
         return [
             f"{_name(thing)} still waits for {node}, which nobody leaves"
             for thing, node in nominated_rows(waiting)
@@ -141,11 +145,11 @@ class Reckoning:
             adapts = self.devices.vendors is not None and self.devices.vendors.adapts
             numa_args = self.numa.args if self.numa is not None else None
             profile = with_devices(profile, self.devices.args, numa_args, adapts=adapts)
-        return profile
+        return with_claims(profile) if self.claims is not None else profile
 
     def waiting(self):
         """The pods that wait for a node of ours."""
-        return [thing for thing in self.server.objects("Pod") if self._waits(thing)]
+        return [thing for thing in self.server.objects("Pod") if self.waits(thing)]
 
     def world(self):
         """All that decisions depend on."""
@@ -156,7 +160,7 @@ class Reckoning:
             world.now = self.loads.now()
             for report in self.loads.objects():
                 world.add(report)
-        for users in (self.numa, self.devices):
+        for users in (self.numa, self.devices, self.claims):
             for report in users.objects() if users is not None else ():
                 world.add(report)
         if self.devices is not None and self.devices.vendors is not None:
@@ -164,7 +168,8 @@ class Reckoning:
                 world.add(thing)
         return world
 
-    def _waits(self, thing):
+    def waits(self, thing):
+        """Whether a pod waits for a node of ours."""
         spec = thing["spec"]
         return not (
             spec.get("nodeName")
@@ -278,6 +283,7 @@ def belief(scheduler):
         "CPUs of": believed_numa(scheduler),
         "devices of": believed_devices(scheduler),
         "reservation": believed_reservations(scheduler),
+        "device in use": believed_claims(scheduler),
         "gang": believed_gangs(scheduler),
     }
 

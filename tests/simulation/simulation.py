@@ -6,6 +6,10 @@ from dataclasses import dataclass, field
 
 from tests.simulation.apiserver import Server
 from tests.simulation.breakerinvariants import NAMESPACES, BreakerInvariants
+from tests.simulation.claiminvariants import CLAIMS as DEVICE_CLAIMS
+from tests.simulation.claiminvariants import SLICES, ClaimInvariants, without_served
+from tests.simulation.claimreckoning import strays, wrong_claims
+from tests.simulation.claimusers import ClaimUsers
 from tests.simulation.configuration import gang_defaults, preempts_by_pod
 from tests.simulation.deviceinvariants import REPORTS, DeviceInvariants
 from tests.simulation.deviceusers import DeviceUsers
@@ -88,6 +92,7 @@ class Simulation:
         self.devices = DeviceUsers(self) if "devices" in features else None
         self.reservations = ReservationUsers(self) if "reservations" in features else None
         self.gangs = GangUsers(self) if "gangs" in features else None
+        self.claims = ClaimUsers(self) if "claims" in features else None
         self.gang_checks = None
         if self.gangs is not None:
             self.gang_checks = GangInvariants(self.invariants, self.server, gang_defaults(self.plan))
@@ -104,6 +109,9 @@ class Simulation:
             more.append(NumaInvariants(self.invariants, self.server, self.numa))
         if self.devices is not None:
             more.append(DeviceInvariants(self.invariants, self.server, self.devices))
+        if self.claims is not None:
+            more.append(ClaimInvariants(self.invariants, self.server))
+            self.invariants.without_served = without_served
         if self.reservations is not None:
             self.invariants.reserved = ReservationInvariants(self)
             more.append(self.invariants.reserved)
@@ -121,6 +129,7 @@ class Simulation:
         reports = [TOPOLOGIES] if self.numa is not None else []
         reports += [REPORTS] if self.devices is not None else []
         reports += [RESERVATIONS] if self.reservations is not None else []
+        reports += [DEVICE_CLAIMS, SLICES] if self.claims is not None else []
         reports += [POD_GROUPS] if self.gangs is not None else []
         return quotas + reports + volumes + ([NAMESPACES] if self.faults is not None else [])
 
@@ -184,6 +193,7 @@ class Simulation:
             self.devices,
         )
         reckoning.gangs, reckoning.preempts = gangs, preempts_by_pod(self.plan)
+        reckoning.claims = self.claims
         if self.reservations is not None:
             reckoning.reservations = ReservationReckoning(self)
         for text in [*reckoning.unplaced(), *reckoning.unredeemed(), *reckoning.wrong_reservations()]:
@@ -191,6 +201,8 @@ class Simulation:
         leader = self.leader()
         now = leader.clock.wall() if leader is not None else None
         for text in gangs.wrong(reckoning, self._quota_checks, now) if gangs is not None else ():
+            fail(text)
+        for text in wrong_claims(self.server, reckoning.waits) if self.claims is not None else ():
             fail(text)
         running = [replica.process for replica in self.replicas if not replica.process.main.done()]
         if len(running) < len(self.replicas):
@@ -202,6 +214,7 @@ class Simulation:
         for process in running:
             texts = [*reckoning.strays(process), *reckoning.unheard(process), *reckoning.differences(process, fresh)]
             more = [*wrong_tables(process.scheduler), *process.unread(), *self._wrong_breakers(process)]
+            more += strays(process.scheduler) if self.claims is not None else ()
             more += [*stuck(process.scheduler), *(stale_notices(process.scheduler) if process.may_write() else ())]
             for text in [*texts, *(f"{process.name}: {text}" for text in more)]:
                 fail(text)

@@ -10,11 +10,13 @@ import pytest
 from tests.depth import quick_first
 from tests.simulation import simulation
 
-SEEDS, QUICK, CHUNK = 300, 40, 5
+SEEDS, QUICK, CHUNK = 300, 25, 5
 RESERVED = 100
 """Seeds of worlds that have Reservations in any case."""
 GANGED = 100
 """Seeds of worlds that have gangs in any case; of the first ones without that, every fourth has."""
+CLAIMED = 100
+"""Seeds of worlds whose pods claim devices in any case."""
 SAME = [[1], [60_009, 60_014], *(list(range(first, first + 4)) for first in (0, 4, 60_009, 60_013))]
 
 
@@ -39,6 +41,13 @@ def test_invariants_hold_where_room_is_reserved(first):
 def test_invariants_hold_where_pods_are_placed_together(first):
     for seed in range(first, first + CHUNK):
         outcome = simulation.run(f"{seed}+gangs")
+        assert not outcome.failed, outcome.report()
+
+
+@pytest.mark.parametrize("first", quick_first(range(0, CLAIMED, CHUNK), 0))
+def test_invariants_hold_where_devices_are_claimed(first):
+    for seed in range(first, first + CHUNK):
+        outcome = simulation.run(f"{seed}+claims")
         assert not outcome.failed, outcome.report()
 
 

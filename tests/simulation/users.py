@@ -37,7 +37,8 @@ class Users:
         self.devices = simulation.devices
         self.reservations = simulation.reservations
         self.gangs = simulation.gangs
-        more = (self.loads, self.faults, self.numa, self.devices, self.reservations, self.gangs)
+        self.claims = simulation.claims
+        more = (self.loads, self.faults, self.numa, self.devices, self.reservations, self.gangs, self.claims)
         self._more = [each for each in more if each is not None]
         """Those who act on what a world has beside pods, nodes, volumes and quotas."""
         self.names = 0
@@ -171,6 +172,8 @@ class Users:
             self.devices.equip_pod(made)
         if self.reservations is not None:
             self.reservations.equip_pod(made)
+        if self.claims is not None:
+            self.claims.equip_pod(made)
         del made["metadata"]["uid"]
         if uses:
             self.volumes.equip(made, uses)
@@ -294,6 +297,8 @@ class Users:
             self.numa.equip_node(made)
         if self.devices is not None:
             self.devices.equip_node(made)
+        if self.claims is not None:
+            self.claims.equip_node(made)
         return made
 
     def _some_node(self):

@@ -67,7 +67,7 @@ class Weather:
                 process.terminate()
 
     def _pod_changed(self, change):
-        """A leader is killed within a gang now and then: some members are bound, of others nobody knows yet."""
+        """A leader is killed within a gang now and then: some members are bound, others are not yet seen to be."""
         writer, node = self.simulation.server.writer, change.new["spec"].get("nodeName")
         if self._is_clear or not node or not writer or change.old is None or change.old["spec"].get("nodeName"):
             return

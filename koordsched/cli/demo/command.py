@@ -19,7 +19,7 @@ from rich.console import Console
 from koordsched.api import core
 from koordsched.api.decoding import Decoder
 from koordsched.cli import INTERRUPTED
-from koordsched.cli.demo import cpus, gangs, gpus, loads, reservations
+from koordsched.cli.demo import claims, cpus, gangs, gpus, loads, reservations
 from koordsched.cli.demo.applying import Applier
 from koordsched.cli.demo.children import ChildFailed, Children
 from koordsched.cli.demo.display import Progress, placements, print_differences, print_pending
@@ -125,6 +125,7 @@ class _Demo:
         self._cpus: cpus.Node | None = None
         self._gpus: gpus.GPUs | None = None
         self._reserved: reservations.Reserved | None = None
+        self._claims: claims.Claims | None = None
         self._gangs: gangs.Gangs | None = None
         self.outcome: int | None = None
 
@@ -211,8 +212,9 @@ class _Demo:
             self._cpus = await asyncio.to_thread(cpus.ask, serving, str(self._kubeconfig))
             self._gpus = await asyncio.to_thread(gpus.ask, serving, str(self._kubeconfig))
             try:
-                progress.step("steps      a Reservation, and gangs")
+                progress.step("steps      a Reservation, claims of devices, and gangs")
                 self._reserved = await reservations.play(stage, EXAMPLES)
+                self._claims = await claims.play(stage, EXAMPLES)
                 self._gangs = await gangs.play(stage, EXAMPLES, observation.zones)
             except StageFailed as failed:
                 found.append(str(failed))
@@ -261,6 +263,9 @@ class _Demo:
         if self._reserved is not None:
             out.print()
             reservations.print_reserved(out, self._reserved)
+        if self._claims is not None:
+            out.print()
+            claims.print_claims(out, self._claims)
         if self._gangs is not None:
             out.print()
             gangs.print_gangs(out, self._gangs)

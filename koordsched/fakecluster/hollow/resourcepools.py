@@ -83,6 +83,25 @@ def slice_specs(pool: Pool, generation: int) -> list[Object]:
     return [msgspec.json.decode(msgspec.json.encode(spec)) for spec in specs]
 
 
+def slice_name(pool: Pool, number: int) -> str:
+    """The name of the pool's ResourceSlice with this number, from 0."""
+    driver, name = pool.id
+    return f"{name.replace('/', '.')}-{driver.lower()}-{number}"
+
+
+def slice_objects(pool: Pool) -> list[Object]:
+    """The ResourceSlices that a driver publishes first."""
+    return [
+        {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceSlice",
+            "metadata": {"name": slice_name(pool, number)},
+            "spec": spec,
+        }
+        for number, spec in enumerate(slice_specs(pool, 1))
+    ]
+
+
 def _parts(items: list[Object], size: int) -> list[list[Object]]:
     return [items[start : start + size] for start in range(0, len(items), size)]
 

@@ -15,7 +15,7 @@ from koordsched.fakecluster.hollow.batchedtimers import BatchedTimers
 from koordsched.fakecluster.hollow.complaints import invalid_annotation
 from koordsched.fakecluster.hollow.driverlayout import DRIVERS, read_drivers
 from koordsched.fakecluster.hollow.hollownode import Health, HollowNode
-from koordsched.fakecluster.hollow.resourcepools import Object, Pool, PoolId, node_pools, slice_specs
+from koordsched.fakecluster.hollow.resourcepools import Object, Pool, PoolId, node_pools, slice_name, slice_specs
 from koordsched.fakecluster.registry import ChangeView, Registry
 
 _NO_NODE = ""
@@ -152,29 +152,27 @@ class SlicePublisher:
 
     def _publish_pool(self, pool: Pool, node: HollowNode | None) -> set[str]:
         assert self._slices is not None, "there are no publishers without the kind"
-        driver, name = pool.id
-        base = f"{name.replace('/', '.')}-{driver.lower()}"
         count = len(slice_specs(pool, 0))
-        known = [self._registry.peek(self._slices, None, f"{base}-{number}") for number in range(count)]
+        known = [self._registry.peek(self._slices, None, slice_name(pool, number)) for number in range(count)]
         number = count
         surplus = []
-        while (record := self._registry.peek(self._slices, None, f"{base}-{number}")) is not None:
+        while (record := self._registry.peek(self._slices, None, slice_name(pool, number))) is not None:
             known.append(record)
-            surplus.append(f"{base}-{number}")
+            surplus.append(slice_name(pool, number))
             number += 1
         generation = 1 + max(
             (int(old["spec"]["pool"].get("generation") or 0) for old in known if old is not None), default=0
         )
         wanted: set[str] = set()
         for number, spec in enumerate(slice_specs(pool, generation)):
-            slice_name = f"{base}-{number}"
+            name = slice_name(pool, number)
             try:
-                self._write(slice_name, spec, known[number], node)
+                self._write(name, spec, known[number], node)
             except ApiStatusError as error:
-                _log.warning("ResourceSlice %s: %s", slice_name, error)
-            wanted.add(slice_name)
-        for slice_name in surplus:
-            self._delete(slice_name)
+                _log.warning("ResourceSlice %s: %s", name, error)
+            wanted.add(name)
+        for name in surplus:
+            self._delete(name)
         return wanted
 
     def _write(self, name: str, spec: Object, known: Object | None, node: HollowNode | None) -> None:

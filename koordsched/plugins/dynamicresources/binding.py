@@ -7,9 +7,10 @@ import logging
 from collections.abc import Awaitable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
 from koordsched.api.meta import ObjectMeta
-from koordsched.api.resource import ResourceClaim
+from koordsched.api.resource import AllocationResult, ResourceClaim, ResourceClaimConsumerReference
 from koordsched.cluster.builtinkinds import PODS, RESOURCE_CLAIMS
 from koordsched.cluster.claimedresources import as_status
 from koordsched.cluster.pod import Pod
@@ -51,12 +52,16 @@ class ClaimBinding:
         self._events = handle.events
         self._launch = handle.launch
         self._show = handle.show
+        self._books = books
+        self._in_flight = books.in_flight
         self._claims = books.claims
         self._changes = books.claim_changes
         self._writer = writer
         self._readiness = readiness
         self._releases: dict[str, asyncio.Event] = {}
         """uid of a pod -> set when the claims that it was placed with are no longer reserved for it."""
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        """uid of a claim that members of a job may share -> held by the one that writes it."""
 
     async def bind(self, cycle: CycleState, state: DeviceCycle, pod: Pod, node: str) -> None:
         """Allocates and reserves what is not yet, one claim after the other, and waits until devices are ready.
@@ -79,7 +84,7 @@ class ClaimBinding:
         state.claimed_shown = True
         status = {"status": as_status(state.claimed)}
         try:
-            await self._writes.merge(PODS, _meta(pod), status, subresource="status", strategic=True)
+            await _uninterrupted(self._writes.merge(PODS, _meta(pod), status, subresource="status", strategic=True))
         except WriteFailed as error:
             raise ClaimFailed(updating_failed(pod, str(error))) from error
 
@@ -95,13 +100,39 @@ class ClaimBinding:
         if is_in_memory(claim):
             assert allocation is not None, "it is among what was chosen"
             return await self._make_special(state, claim, pod, node)
+        if not state.in_job:
+            return await self._reserve_named(state, claim, allocation, pod)
+        # Pods that share it would only meet with conflicts.
+        turn = self._turns.setdefault(claim.metadata.uid, asyncio.Lock())
+        async with turn:
+            return await self._reserve_named(state, claim, allocation, pod)
+
+    async def _reserve_named(
+        self, state: DeviceCycle, claim: ResourceClaim, allocation: AllocationResult | None, pod: Pod
+    ) -> ResourceClaim:
         known = self._claims.get(*key_of(claim))
         if known is not None and known.metadata.uid == claim.metadata.uid and not is_older(known, claim):
             claim = known
-        state.reserved.append(claim)
-        if allocation is None and is_reserved_for(claim, pod.uid):
+        user = self._books.user_of(claim, pod)
+        if user.uid == pod.uid:
+            state.reserved.append(claim)
+        if allocation is None and is_reserved_for(claim, user.uid):
             return claim
-        written = await _uninterrupted(self._writer.reserve(claim, allocation, pod))
+        if allocation is not None and claim.status.allocation is None and claim.metadata.uid not in self._in_flight:
+            # It was written for a member that shared it, and taken back since: others may have the devices.
+            raise ClaimFailed(f"claim {title_of(claim)} got deallocated elsewhere in the meantime")
+        return await _uninterrupted(self._write(claim, allocation, user, shared=state.in_job))
+
+    async def _write(
+        self,
+        claim: ResourceClaim,
+        allocation: AllocationResult | None,
+        user: ResourceClaimConsumerReference,
+        *,
+        shared: bool,
+    ) -> ResourceClaim:
+        """Reserves the claim and shows it: before the placement may be taken back, whatever ends the binding."""
+        written = await self._writer.reserve(claim, allocation, user, shared=shared)
         self._show(RESOURCE_CLAIMS, written)
         return written
 
@@ -112,9 +143,7 @@ class ClaimBinding:
         special = state.requests
         assert special is not None, "there is something to claim"
         (allocation,) = (each.allocation for each in state.chosen if each.claim is claim)
-        wanted = requesting(claim, special)
-        state.created = await _uninterrupted(self._create(wanted, pod))
-        written = state.created = await _uninterrupted(self._writer.reserve(state.created, allocation, pod))
+        written = await _uninterrupted(self._create(state, requesting(claim, special), allocation, pod))
         try:
             status = pod_status(written.metadata.name, special)
             await self._writes.merge(PODS, _meta(pod), status, subresource="status", strategic=True)
@@ -124,14 +153,18 @@ class ClaimBinding:
             await self._until_seen(written)
         return written
 
-    async def _create(self, claim: ResourceClaim, pod: Pod) -> ResourceClaim:
+    async def _create(
+        self, state: DeviceCycle, claim: ResourceClaim, allocation: AllocationResult, pod: Pod
+    ) -> ResourceClaim:
+        """How far it comes is in the state, for `release`."""
         try:
-            created = await self._writes.create(RESOURCE_CLAIMS, pod.namespace, to_create(claim))
+            state.created = await self._writes.create(RESOURCE_CLAIMS, pod.namespace, to_create(claim))
         except WriteFailed as error:
             self._count(CREATES_METRIC, "failure")
             raise ClaimFailed(create_failed(pod, str(error))) from error
         self._count(CREATES_METRIC, "success")
-        return created
+        state.created = await self._writer.reserve(state.created, allocation, _user(pod))
+        return state.created
 
     async def _until_seen(self, written: ResourceClaim) -> None:
         """Until then the allocation stays in flight; that it takes long is no failure."""
@@ -152,6 +185,9 @@ class ClaimBinding:
             claims, state.reserved = state.reserved, []
             created, state.created = state.created, None
             shown, state.claimed_shown = state.claimed_shown, False
+            if created is not None and created.status.allocation is not None:
+                # Its devices are in use until it is deleted, also if no watch has shown it.
+                self._in_flight.begin(created, created.metadata.uid)
             self._launch(self._undo(claims, created, shown, pod, done))
 
     async def _undo(
@@ -167,6 +203,7 @@ class ClaimBinding:
                 await _attempted("unreserve", claim, self._writer.unreserve(claim, pod.uid))
             if created is not None:
                 await _attempted("delete", created, self._writer.delete(created))
+                self._books.give_up(created.metadata.uid)
             if claimed_shown:
                 await self._clear_claimed(pod)
         finally:
@@ -196,8 +233,12 @@ async def _uninterrupted(write: Coroutine[Any, Any, T]) -> T:
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
-        await asyncio.wait([task])
+        await asyncio.gather(task, return_exceptions=True)  # whether it fails does not matter any more
         raise
+
+
+def _user(pod: Pod) -> ResourceClaimConsumerReference:
+    return ResourceClaimConsumerReference(resource="pods", name=pod.name, uid=pod.uid)
 
 
 def _meta(pod: Pod) -> ObjectMeta:

@@ -13,17 +13,26 @@ from msgspec.structs import replace
 
 from koordsched.api.core import Node
 from koordsched.api.quantity import QuantityError
-from koordsched.api.resource import AllocationResult, DeviceClass, ResourceClaim, ResourceSlice
+from koordsched.api.resource import (
+    AllocationResult,
+    DeviceClass,
+    ResourceClaim,
+    ResourceClaimConsumerReference,
+    ResourceSlice,
+)
 from koordsched.cluster.builtinkinds import DEVICE_CLASSES, DEVICE_TAINT_RULES, RESOURCE_CLAIMS, RESOURCE_SLICES
 from koordsched.cluster.events import RESOURCE_CLAIM, RESOURCE_SLICE, ActionType, ClusterEvent
+from koordsched.cluster.pod import Pod
 from koordsched.cluster.state import ClusterState
 from koordsched.framework.handle import Handle
 from koordsched.plugins.dynamicresources.allocatable import MappedDevices, NodeAllocatable
 from koordsched.plugins.dynamicresources.assumed import AssumedClaims
 from koordsched.plugins.dynamicresources.changes import ClaimChanges
+from koordsched.plugins.dynamicresources.claims import claims_of, is_owned_by
 from koordsched.plugins.dynamicresources.classselectors import ClassSelectors
 from koordsched.plugins.dynamicresources.extended import DeviceCounts, ServedResources, SpecialClaims
 from koordsched.plugins.dynamicresources.extended.claim import owner_of
+from koordsched.plugins.dynamicresources.groups import GATES, ClaimGroups
 from koordsched.plugins.dynamicresources.inflight import AllocationsInFlight
 from koordsched.plugins.dynamicresources.structured import Allocator, CelExpressions, DevicesInUse, Features, SliceIndex
 from koordsched.plugins.dynamicresources.taintrules import TaintedSlices
@@ -51,7 +60,9 @@ def books_of(handle: Handle) -> DeviceBooks:
 
 
 class DeviceBooks:
-    """`claims` there are, `in_flight` what is being allocated, `in_use` devices of both; `allocator` finds others."""
+    """`claims` there are, `in_flight` what is being allocated, `in_use` devices of both; `index` has all devices,
+    `allocator` finds free ones.
+    """
 
     def __init__(
         self, cluster: ClusterState, gates: frozenset[str], rng: Random, extended: ExtendedResources | None
@@ -61,11 +72,11 @@ class DeviceBooks:
         self._cluster = cluster
         self._rng = rng
         self.in_use = DevicesInUse(self.features)
-        self._index = SliceIndex(self.features, self.in_use)
+        self.index = SliceIndex(self.features, self.in_use)
         self.in_flight = AllocationsInFlight(self._flight_changed)
         self.classes = cluster.objects.of(DEVICE_CLASSES)
         expressions = CelExpressions(self.features)
-        self.allocator = Allocator(self._index, expressions, self.features, self._share_id)
+        self.allocator = Allocator(self.index, expressions, self.features, self._share_id)
         self.special_claims = SpecialClaims()
         self.served: ServedResources | None = None
         self.counts: DeviceCounts | None = None
@@ -84,7 +95,7 @@ class DeviceBooks:
             )
             extended.count_with(self.counts)
         cluster.table.on_node(self._node_changed)
-        cluster.table.on_removal(self._index.remove_node)
+        cluster.table.on_removal(self.index.remove_node)
         if "DRADeviceTaintRules" in gates and "DRADeviceTaints" in gates:
             rules = cluster.objects.of(DEVICE_TAINT_RULES)
             self._tainted = TaintedSlices(slices, rules, self._slice_changed, self._slice_retainted)
@@ -93,11 +104,30 @@ class DeviceBooks:
         self.claims = AssumedClaims(cluster.objects.of(RESOURCE_CLAIMS))
         self.claims.subscribe(self._claim_changed)
         self.claim_changes = ClaimChanges(self.claims)
+        self.groups = ClaimGroups(cluster) if gates >= GATES else None
+        """None while the gates for claims of groups are off."""
 
     @staticmethod
     def special_uid(pod_uid: str) -> str:
         """By which the claim for a pod's extended resources is known until it is created."""
         return f"{pod_uid}-extended-resources"
+
+    def claims_of(self, pod: Pod) -> tuple[ResourceClaim, ...]:
+        """The claims of the pod, each once, in the order of its spec. Raises ClaimProblem."""
+        return claims_of(pod, self.claims, self._group_of(pod))
+
+    def may_have(self, claim: ResourceClaim, pod: Pod) -> bool:
+        """Whether a claim that was made of a template was made for the pod, or for its group."""
+        return is_owned_by(claim, pod, self._group_of(pod))
+
+    def user_of(self, claim: ResourceClaim, pod: Pod) -> ResourceClaimConsumerReference:
+        """What the claim is reserved for when the pod gets it: the pod, or its group."""
+        group = self.groups.user_of(claim, pod) if self.groups is not None else None
+        return group or ResourceClaimConsumerReference(resource="pods", name=pod.name, uid=pod.uid)
+
+    def _group_of(self, pod: Pod) -> str:
+        """The name of the group whose claims the pod may have, too; "" for none."""
+        return self.groups.name_of(pod) if self.groups is not None else ""
 
     def device_class(self, name: str) -> DeviceClass | None:
         """The class of that name."""
@@ -161,19 +191,19 @@ class DeviceBooks:
             self._mapped.slice_changed(old, new)
         if new is None:
             assert old is not None, "a change has an object"
-            self._index.remove_slice(old.metadata.name)
+            self.index.remove_slice(old.metadata.name)
             return
         try:
-            self._index.put_slice(new)
+            self.index.put_slice(new)
         except QuantityError as error:
             _log.warning("slice %s offers no devices, it cannot be understood: %s", new.metadata.name, error)
-            self._index.remove_slice(new.metadata.name)
+            self.index.remove_slice(new.metadata.name)
 
     def _slice_retainted(self, old: ResourceSlice, new: ResourceSlice) -> None:
         self._cluster.announce(SLICE_CHANGED, old, new)
 
     def _node_changed(self, row: int, node: Node) -> None:
-        self._index.put_node(row, node)
+        self.index.put_node(row, node)
 
     def _share_id(self) -> str:
         """A random UUID, of numbers that journals record."""

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import msgspec
 
 from koordsched.api.resource import AllocationResult, ResourceClaim, ResourceClaimConsumerReference
 from koordsched.cluster.builtinkinds import RESOURCE_CLAIMS
-from koordsched.cluster.pod import Pod
 from koordsched.framework.handle import Clock, WriteConflict, WriteFailed, Writes
 from koordsched.plugins.dynamicresources.claims import is_reserved_for, title_of
+from koordsched.plugins.shared.moments import moment_text
 
 FINALIZER = "resource.kubernetes.io/delete-protection"
 
@@ -35,7 +34,7 @@ class ClaimFailed(Exception):
 class ClaimWriter:
     """Writes claims. `timestamps`: allocations get the time at which they are made, for binding conditions.
 
-    `show` gets claims that were deallocated, as the API server has them then.
+    `show` gets claims that were read, deallocated, or are reserved for one pod less, as the API server has them then.
     """
 
     def __init__(
@@ -46,24 +45,39 @@ class ClaimWriter:
         self._timestamps = timestamps
         self._show = show
 
-    async def reserve(self, claim: ResourceClaim, allocation: AllocationResult | None, pod: Pod) -> ResourceClaim:
-        """Stores the allocation, if it is a new one, and reserves the claim for the pod; returns it as it is then.
+    async def reserve(
+        self,
+        claim: ResourceClaim,
+        allocation: AllocationResult | None,
+        user: ResourceClaimConsumerReference,
+        *,
+        shared: bool = False,
+    ) -> ResourceClaim:
+        """Stores the allocation, if it is a new one, and reserves the claim for the user; returns it as it is then.
 
-        Raises ClaimFailed.
+        `shared`: another pod may have stored the same allocation meanwhile. Raises ClaimFailed.
         """
         title = title_of(claim)
         for attempt in range(_TRIES):
             if attempt:
                 await asyncio.sleep(_PAUSE)
-                claim = await _or_fail(
+                read = await _or_fail(
                     self._writes.read(RESOURCE_CLAIMS, claim.metadata.namespace, claim.metadata.name),
                     f"get updated claim {title} after conflict",
                 )
+                if read.metadata.uid != claim.metadata.uid:
+                    raise ClaimFailed(f"claim {title} got deleted in the meantime")
+                claim = read
+                self._show(claim)
+                if allocation is not None and _is_done(claim, allocation, user):
+                    return claim
+            if shared and allocation is not None and _has(claim, allocation):
+                allocation = None
             self._check(claim, allocation)
-            if allocation is None and is_reserved_for(claim, pod.uid):
+            if allocation is None and is_reserved_for(claim, user.uid):
                 return claim
             try:
-                return await self._reserve_once(claim, allocation, pod)
+                return await self._reserve_once(claim, allocation, user)
             except WriteConflict as error:
                 conflict = error
         step = "add allocation and reservation" if allocation is not None else "add reservation"
@@ -79,7 +93,9 @@ class ClaimWriter:
         if allocation is None and claim.status.allocation is None:
             raise ClaimFailed(f"claim {title} got deallocated elsewhere in the meantime")
 
-    async def _reserve_once(self, claim: ResourceClaim, allocation: AllocationResult | None, pod: Pod) -> ResourceClaim:
+    async def _reserve_once(
+        self, claim: ResourceClaim, allocation: AllocationResult | None, user: ResourceClaimConsumerReference
+    ) -> ResourceClaim:
         """Raises WriteConflict if the claim is of another version by now, ClaimFailed for other failures."""
         title = title_of(claim)
         status: dict[str, Any] = {}
@@ -94,8 +110,7 @@ class ClaimWriter:
             status["allocation"] = msgspec.to_builtins(allocation)
             if self._timestamps:
                 # Of a new allocation only: one that there is already must not be changed.
-                status["allocation"]["allocationTimestamp"] = self._now()
-        user = ResourceClaimConsumerReference(resource="pods", name=pod.name, uid=pod.uid)
+                status["allocation"]["allocationTimestamp"] = moment_text(self._clock.wall())
         status["reservedFor"] = msgspec.to_builtins((*claim.status.reserved_for, user))
         step = "add allocation and reservation" if allocation is not None else "add reservation"
         return await _or_fail(
@@ -104,10 +119,14 @@ class ClaimWriter:
         )
 
     async def unreserve(self, claim: ResourceClaim, uid: str) -> None:
-        """Removes the pod of this uid from those that the claim is reserved for. Raises WriteFailed."""
+        """Removes the pod, or PodGroup, of this uid from those that the claim is reserved for. Raises WriteFailed.
+
+        It is shown at once: the next attempt must not find a reservation there that a late watch still has.
+        """
         entry = {"$patch": "delete", "uid": uid}
         changes = {"status": {"reservedFor": [entry]}}
-        await self._writes.merge(RESOURCE_CLAIMS, claim.metadata, changes, subresource="status", strategic=True)
+        meta = claim.metadata
+        self._show(await self._writes.merge(RESOURCE_CLAIMS, meta, changes, subresource="status", strategic=True))
 
     async def deallocate(self, claim: ResourceClaim) -> None:
         """Takes the devices from the claim, if it still is of this version. Raises WriteFailed."""
@@ -131,8 +150,21 @@ class ClaimWriter:
                 await asyncio.sleep(_PAUSE)
         await self._writes.delete(RESOURCE_CLAIMS, meta)
 
-    def _now(self) -> str:
-        return datetime.fromtimestamp(int(self._clock.wall()), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+def _is_done(claim: ResourceClaim, allocation: AllocationResult, user: ResourceClaimConsumerReference) -> bool:
+    """Whether an attempt whose answer was lost did it: no other client reserves for the user what was chosen for it."""
+    return is_reserved_for(claim, user.uid) and _has(claim, allocation)
+
+
+def _has(claim: ResourceClaim, allocation: AllocationResult) -> bool:
+    """Whether the claim is allocated these devices."""
+    stored = claim.status.allocation
+    return stored is not None and _devices(stored) == _devices(allocation)
+
+
+def _devices(allocation: AllocationResult) -> list[tuple[str, ...]]:
+    results = allocation.devices.results
+    return [(each.request, each.driver, each.pool, each.device, each.share_id or "") for each in results]
 
 
 async def _or_fail(write: Awaitable[T], step: str) -> T:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime
 from typing import NamedTuple
 
 from koordsched.api.resource import (
@@ -12,6 +11,7 @@ from koordsched.api.resource import (
     DeviceRequestAllocationResult,
     ResourceClaim,
 )
+from koordsched.plugins.shared.moments import moment
 
 
 class BindingFailed(Exception):
@@ -61,13 +61,8 @@ def is_ready(claim: ResourceClaim) -> bool:
 def is_overdue(claim: ResourceClaim, timeout: float, now: float) -> bool:
     """Whether the claim was allocated longer than `timeout` seconds before `now`, seconds since the epoch."""
     allocation = claim.status.allocation
-    if allocation is None or allocation.allocation_timestamp is None:
-        return False
-    try:
-        allocated = datetime.fromisoformat(allocation.allocation_timestamp).timestamp()
-    except ValueError:
-        return False
-    return allocated + timeout < now
+    allocated = moment(allocation.allocation_timestamp) if allocation is not None else None
+    return allocated is not None and allocated + timeout < now
 
 
 def is_usable(claim: ResourceClaim, timeout: float, now: float) -> bool:

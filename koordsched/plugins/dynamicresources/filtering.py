@@ -77,23 +77,27 @@ class DeviceFilter:
         if state.leftover:
             return np.full(len(rows), self._leftover, dtype=np.int32)
         codes = np.zeros(len(rows), dtype=np.int32)
+        deadline = self.deadline()
         if self._books.allocatable is not None:
-            self._search_with_allocatable(self._books.allocatable, state, pod, table, rows, codes)
+            self._search_with_allocatable(self._books.allocatable, state, pod, table, rows, codes, deadline)
         else:
             for at, demand in self._demands(state, pod, table, rows, codes):
                 if demand is not None:
-                    codes[at] = self._search(state, demand, table, rows[at])[0]
+                    codes[at] = self._search(state, demand, table, rows[at], deadline)[0]
         self._check_allocated(state, table, rows, codes)
         return codes if codes.any() else None
 
     def demand_on(self, state: DeviceCycle, pod: Pod, row: int) -> tuple[tuple[ResourceClaim, ...], Demand | None]:
         """The claims to be allocated on one row, and their demand; None if there are none."""
-        special: SpecialRequests | None = None
-        if state.special is not None and self._served is not None:
-            special = self._served.on_row(pod.shape, row) or None
-        state.requests = special
+        special = state.requests = self.special_on(state, pod, row)
         claims = self._claims(state, special)
         return claims, self._demand(state, special) if claims else None
+
+    def special_on(self, state: DeviceCycle, pod: Pod, row: int) -> SpecialRequests | None:
+        """What the special claim requests on one row; None without one, or if it requests nothing there."""
+        if state.special is None or self._served is None:
+            return None
+        return self._served.on_row(pod.shape, row) or None
 
     def deadline(self) -> Deadline:
         """For the searches that begin now."""
@@ -144,6 +148,7 @@ class DeviceFilter:
         table: NodeTable,
         rows: RowArray,
         codes: Codes,
+        deadline: Deadline,
     ) -> None:
         """The verdicts where what devices take of nodes counts: rows are grouped by what they would take there."""
         asked = Asked(self._plugin, self._reasons, state, pod, table)
@@ -167,7 +172,7 @@ class DeviceFilter:
             if demand is None or not len(at):
                 continue
             claimed_for[at] = True
-            codes[at], found = self._search(state, demand, table, rows[at])
+            codes[at], found = self._search(state, demand, table, rows[at], deadline)
             fits = codes[at] == PASS
             if found.taken is None or not fits.any():
                 continue
@@ -185,14 +190,13 @@ class DeviceFilter:
 
     # --- searches ------------------------------------------------------------------------------------
 
-    def _search(self, state: DeviceCycle, demand: Demand, table: NodeTable, rows: RowArray) -> tuple[Codes, Verdicts]:
-        found = self._books.allocator.verdicts(demand, rows, self.deadline())
+    def _search(
+        self, state: DeviceCycle, demand: Demand, table: NodeTable, rows: RowArray, deadline: Deadline
+    ) -> tuple[Codes, Verdicts]:
+        found = self._books.allocator.verdicts(demand, rows, deadline)
         codes: Codes = self._code_of[found.outcomes]
         if not found.outcomes.any() and not found.scores.any():
             return codes, found
-        refused = (found.outcomes == Outcome.NONE) | (found.outcomes == Outcome.INVALID)
-        if refused.any():
-            state.refused = (demand, int(rows[refused.argmax()]))
         failed = np.flatnonzero(found.outcomes == Outcome.ERROR)
         if not len(failed) and not (found.outcomes == Outcome.FITS).any():
             # Where no node is known to do, it is not known either that none does.
@@ -202,7 +206,7 @@ class DeviceFilter:
         if found.scores.any():
             if state.scores is None or len(state.scores) != table.size:
                 state.scores = np.zeros(table.size, dtype=np.int64)
-            state.scores[rows] = found.scores
+            state.scores[rows] = found.scores + state.shared_score
         return codes, found
 
     def _error(self, state: DeviceCycle, demand: Demand, table: NodeTable, row: int, outcome: int) -> int:
@@ -228,7 +232,7 @@ class DeviceFilter:
             return
         passing = codes == PASS
         for place, claim, nodes in state.allocated:
-            if not self._is_usable(claim):
+            if not self.is_usable_now(claim):
                 lacking = passing
             elif nodes is not None:
                 lacking = passing & ~nodes.mask(table, rows)
@@ -238,7 +242,8 @@ class DeviceFilter:
                 state.unavailable.add(place)
                 codes[lacking] = self._unavailable
 
-    def _is_usable(self, claim: ResourceClaim) -> bool:
+    def is_usable_now(self, claim: ResourceClaim) -> bool:
+        """Whether the devices of an allocated claim are ready, or may still become so."""
         if self._binding_timeout is None or not has_conditions(claim):
             return True
         return is_usable(claim, self._binding_timeout, self._clock.wall())

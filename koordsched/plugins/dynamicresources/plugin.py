@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from koordsched.api.resource import ResourceClaim
 from koordsched.cluster.builtinkinds import RESOURCE_CLAIMS
 from koordsched.cluster.changelog import RowArray
 from koordsched.cluster.nodetable import NodeTable, Rows
@@ -17,6 +18,8 @@ from koordsched.framework.interface import (
     MAX_SCORE,
     CycleState,
     ExplainsPods,
+    ExplainsRefusals,
+    ExplainsVerdicts,
     PodScore,
     PostFilter,
     PostFilterResult,
@@ -26,6 +29,7 @@ from koordsched.framework.interface import (
     PreFilterResult,
     Reserve,
     Scores,
+    SettlesOffline,
     ShapeScore,
 )
 from koordsched.framework.status import SKIP, SUCCESS, Code, Codes, Status
@@ -33,13 +37,14 @@ from koordsched.plugins.dynamicresources.allocatable import TakingFailed
 from koordsched.plugins.dynamicresources.allocatable.filtering import ANY_POD
 from koordsched.plugins.dynamicresources.allocatable.hints import room_made
 from koordsched.plugins.dynamicresources.binding import ClaimBinding
-from koordsched.plugins.dynamicresources.books import books_of
-from koordsched.plugins.dynamicresources.claims import ClaimProblem, claims_of
+from koordsched.plugins.dynamicresources.books import DeviceBooks, books_of
+from koordsched.plugins.dynamicresources.claims import ClaimProblem
+from koordsched.plugins.dynamicresources.claimstates import ClaimsRefusal, refusal_of
 from koordsched.plugins.dynamicresources.claimwriter import FINALIZER, ClaimFailed, ClaimWriter
 from koordsched.plugins.dynamicresources.conditions import BindingFailed, BindingTimeout
 from koordsched.plugins.dynamicresources.cyclestate import AllocatedClaim, Chosen, DeviceCycle
 from koordsched.plugins.dynamicresources.deallocation import Deallocation
-from koordsched.plugins.dynamicresources.explanation import explained
+from koordsched.plugins.dynamicresources.explanation import Explainer
 from koordsched.plugins.dynamicresources.extended import ServedResources
 from koordsched.plugins.dynamicresources.extended.claim import in_memory
 from koordsched.plugins.dynamicresources.extended.hints import registration as after_special_claim_gone
@@ -47,6 +52,7 @@ from koordsched.plugins.dynamicresources.filtering import DeviceFilter
 from koordsched.plugins.dynamicresources.hints import Hints
 from koordsched.plugins.dynamicresources.prefilter import problem_of
 from koordsched.plugins.dynamicresources.readiness import Readiness
+from koordsched.plugins.dynamicresources.settling import settle
 from koordsched.plugins.dynamicresources.structured import AllocationError, InvalidPools, SearchExpired
 from koordsched.plugins.shared.matching.nodeselector import NodeSelectors
 from koordsched.queue.hints import HintRegistration
@@ -56,7 +62,18 @@ NOT_CHOSEN = "claim allocation not found for node"
 
 
 class DynamicResources(
-    PreEnqueue, PreFilter, DryRunFilter, PostFilter, PodScore, ShapeScore, Reserve, PreBind, ExplainsPods
+    PreEnqueue,
+    PreFilter,
+    DryRunFilter,
+    PostFilter,
+    PodScore,
+    ShapeScore,
+    Reserve,
+    PreBind,
+    ExplainsPods,
+    ExplainsRefusals,
+    ExplainsVerdicts,
+    SettlesOffline,
 ):
     """Finds devices for the claims of pods, and writes before the binding who has which."""
 
@@ -67,10 +84,11 @@ class DynamicResources(
         """The arguments must be valid."""
         args = args or DynamicResourcesArgs()
         books = self._books = books_of(handle)
+        self.cluster = handle.cluster
         self._table = handle.cluster.table
         self._rng = handle.rng
         self._selectors = NodeSelectors()
-        self._hints = Hints(self.name, books.claims)
+        self._hints = Hints(self.name, books.claims_of)
         self._served: ServedResources | None = books.served
         binding_timeout = _seconds(args.binding_timeout) if books.features.binding_conditions else None
         self._filter = DeviceFilter(
@@ -82,6 +100,7 @@ class DynamicResources(
             _seconds(args.filter_timeout) or 0.0,
             binding_timeout,
         )
+        self._explainer = Explainer(books, self._filter, handle.cluster.table)
         writer = ClaimWriter(
             handle.writes,
             handle.live_clock,
@@ -100,7 +119,7 @@ class DynamicResources(
                 handle.observe,
             )
         self._binding = ClaimBinding(handle, books, writer, readiness)
-        self._deallocation = Deallocation(books.claims, writer, handle.rng, handle.launch, handle.events)
+        self._deallocation = Deallocation(books.claims, books.groups, writer, handle.rng, handle.launch, handle.events)
 
     def events_to_register(self) -> Sequence[HintRegistration[Pod]]:
         """Changes of claims, classes, slices and nodes, and of the claims that the pod's status names."""
@@ -114,11 +133,14 @@ class DynamicResources(
     # --- before nodes are looked at --------------------------------------------------------------------
 
     def pre_enqueue(self, pod: Pod) -> Status:
-        """UNRESOLVABLE while a claim of the pod is missing, going, or not its own."""
-        if not pod.shape.spec.resource_claims:
+        """UNRESOLVABLE while a claim of the pod is missing, going, or not its own.
+
+        Virtual pods are tried: what is wrong is said of the object that they stand for after that alone.
+        """
+        if pod.virtual or not pod.shape.spec.resource_claims:
             return SUCCESS
         try:
-            claims_of(pod, self._books.claims)
+            self._books.claims_of(pod)
         except ClaimProblem as problem:
             return Status(Code.UNRESOLVABLE, (str(problem),))
         return SUCCESS
@@ -134,7 +156,7 @@ class DynamicResources(
     def pre_filter(self, cycle: CycleState, pod: Pod) -> PreFilterResult | Status:
         """SKIP without claims; UNRESOLVABLE or an ERROR if a claim cannot be allocated anywhere."""
         try:
-            claims = claims_of(pod, self._books.claims)
+            claims = self._books.claims_of(pod)
         except ClaimProblem as problem:
             return Status(Code.UNRESOLVABLE, (str(problem),))
         special, leftover = None, False
@@ -144,6 +166,7 @@ class DynamicResources(
             special = existing or in_memory(pod, self._books.special_uid(pod.uid))
         if not claims and special is None:
             return SKIP
+        claims, shared = self._with_shared(cycle, claims)
         status = problem_of(
             claims,
             self._books.in_flight,
@@ -158,8 +181,25 @@ class DynamicResources(
             if (allocation := claim.status.allocation) is not None
             for selector in (allocation.node_selector,)
         ]
-        cycle.state[self] = DeviceCycle(claims, allocated, special, leftover=leftover)
+        cycle.state[self] = DeviceCycle(
+            claims, allocated, special, leftover=leftover, shared=shared, in_job=bool(cycle.job_members)
+        )
         return SUCCESS
+
+    def _with_shared(
+        self, cycle: CycleState, claims: tuple[ResourceClaim, ...]
+    ) -> tuple[tuple[ResourceClaim, ...], Sequence[ResourceClaim]]:
+        """The claims with what is in flight for members of the same job, and those for which something is."""
+        if not cycle.job_members:
+            return claims, ()
+        found = [
+            self._books.in_flight.shared_with(claim.metadata.uid, cycle.job_members)
+            if claim.status.allocation is None
+            else None
+            for claim in claims
+        ]
+        both = zip(claims, found, strict=True)
+        return tuple(flying or claim for claim, flying in both), [flying for flying in found if flying is not None]
 
     # --- nodes ---------------------------------------------------------------------------------------
 
@@ -174,13 +214,6 @@ class DynamicResources(
         """
         state = self._state(cycle)
         return PodIndependent(self, cycle, pod, one_by_one=ANY_POD if state is not None and state.takes else None)
-
-    def explain_pod(self, cycle: CycleState) -> list[str]:
-        """What devices there are on one of the nodes that lack some, request by request."""
-        state = self._state(cycle)
-        if state is None:
-            return []
-        return explained(state, self._books.allocator, self._table, self._filter.deadline())
 
     def treats_alike(self, shape: PodShape) -> bool:
         """Pods without claims: there is nothing to free for them."""
@@ -230,9 +263,12 @@ class DynamicResources(
     # --- reserve and bind ------------------------------------------------------------------------------
 
     def reserve(self, cycle: CycleState, pod: Pod, row: int) -> Status:
-        """Chooses devices on the row for the claims that have none; from now on they are in use."""
+        """Chooses devices on the row for the claims that have none; from now on they are in use.
+
+        Virtual pods get none, as they get no volumes: claims are reserved for Pods.
+        """
         state = self._state(cycle)
-        if state is None:
+        if state is None or pod.virtual:
             return SUCCESS
         claims, demand = self._filter.demand_on(state, pod, row)
         chosen: tuple[Chosen, ...] = ()
@@ -252,22 +288,26 @@ class DynamicResources(
         state.chosen = chosen
         for claim, allocation in chosen:
             self._books.begin(claim, allocation, FINALIZER, pod.uid)
+        for claim in state.shared:
+            if claim.status.allocation is None or not self._books.in_flight.join(claim.metadata.uid, pod.uid):
+                return Status(Code.ERROR, (NOT_CHOSEN,))
+            state.chosen = (*state.chosen, Chosen(claim, claim.status.allocation))
         return SUCCESS
 
     def unreserve(self, cycle: CycleState, pod: Pod, row: int) -> None:
         """Takes it back. What PreBind wrote is undone but for the allocation, with which the next attempt goes on."""
-        self._books.give_up(pod.uid)
         state = self._state(cycle)
         if state is not None:
             state.chosen = ()
             if self._books.allocatable is not None:
                 self._books.allocatable.end(state, pod)
             self._binding.release(state, pod)
+        self._books.give_up(pod.uid)
 
     def pre_bind_pre_flight(self, cycle: CycleState, pod: Pod, node: str) -> Status:
         """SKIP without claims."""
         state = self._state(cycle)
-        return SUCCESS if state is not None and (state.claims or state.chosen) else SKIP
+        return SUCCESS if state is not None and not pod.virtual and (state.claims or state.chosen) else SKIP
 
     async def pre_bind(self, cycle: CycleState, pod: Pod, node: str) -> Status:
         """Writes who has the devices, and waits until they are ready; an ERROR if that fails."""
@@ -279,6 +319,47 @@ class DynamicResources(
         except (ClaimFailed, BindingFailed, BindingTimeout) as error:
             return Status(Code.ERROR, (str(error),))
         return SUCCESS
+
+    # --- explanations, and evaluations without an API server ---------------------------------------------
+
+    @property
+    def books(self) -> DeviceBooks:
+        """What is known of claims and devices."""
+        return self._books
+
+    def explain_refusal(self, pod: Pod) -> ClaimsRefusal | None:
+        """All claims of the pod, if one of them keeps it from being tried."""
+        return refusal_of(pod, self._books, self.cluster)
+
+    def explain_pod(self, cycle: CycleState) -> list[str]:
+        """Which claims have their devices already."""
+        state = self._state(cycle)
+        return self._explainer.notes(state) if state is not None else []
+
+    def explain_verdicts(self, cycle: CycleState, rows: RowArray) -> list[list[str]]:
+        """How many devices each request could have on each row, and what keeps it from the others."""
+        state = self._state(cycle)
+        return self._explainer.lines(state, cycle.pod, rows) if state is not None else [[] for _ in rows]
+
+    def remedy_of(self, cycle: CycleState, row: int) -> str:
+        """Which devices would have to be free, or there."""
+        state = self._state(cycle)
+        return self._explainer.remedy(state, cycle.pod, row) if state is not None else ""
+
+    def nearest(self, cycle: CycleState, rows: RowArray) -> int:
+        """Where fewest devices would have to be freed, else where fewest are missing."""
+        state = self._state(cycle)
+        return self._explainer.nearest(state, cycle.pod, rows) if state is not None else 0
+
+    def waits_for(self, cycle: CycleState, row: int) -> str:
+        """Devices that other claims have, if they would do."""
+        state = self._state(cycle)
+        return self._explainer.waits_for(state, cycle.pod, row) if state is not None else ""
+
+    def settle(self, cycle: CycleState, pod: Pod) -> list[str]:
+        """The claims get what Reserve chose."""
+        state = self._state(cycle)
+        return settle(state, pod, self._books, self.cluster) if state is not None else []
 
 
 def _seconds(duration: Duration | None) -> float | None:

@@ -168,7 +168,7 @@ ALLOCATIONS = [
 ]
 
 
-@pytest.mark.parametrize("part", quick_first(range(4), 2))
+@pytest.mark.parametrize("part", quick_first(range(4), 1))
 def test_hostile_allocations_of_bound_pods(part):
     world = cluster(MACHINE)
     before = world.books()
@@ -282,6 +282,7 @@ def random_json(rng, depth=0):
     return rng.choice([*NUMBERS[:10], *QUANTITIES, "gpu", "0000:1f:00.2", 0, 1, True, None])
 
 
+@pytest.mark.slow
 def test_random_allocations():
     """Pods come, change and go; at the end nothing of them is left."""
     rng, world = Random("allocations"), cluster(MACHINE)

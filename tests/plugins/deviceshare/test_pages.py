@@ -75,7 +75,7 @@ async def test_pages_and_the_command_say_the_same(tmp_path):
         for path in ("/debug/devices", "/debug/devices/n", UPSTREAM):
             assert (await get(path, token=None))[0] in (401, 403)
 
-        for arguments, expected in ((("devices",), answer), (("devices", "n"), one)):
+        for arguments, expected in ((("devices",), {**answer, "pools": []}), (("devices", "n"), one)):
             said = await asyncio.to_thread(asked, running, *arguments, "-o", "json")
             assert json.loads(said.stdout) == expected
         said = await asyncio.to_thread(asked, running, "devices", "n")

@@ -127,7 +127,7 @@ class World:
 
 
 @asynccontextmanager
-async def world(*objects, args=None, fault=None, gates=(), seed=1, **more):
+async def world(*objects, args=None, configuration=DEFAULT_CONFIG, fault=None, gates=(), seed=1, **more):
     """A scheduler on these objects. `fault(call, proceed)` may do something else than to proceed."""
     embedded = Embedded(seed=seed)
     writes = []
@@ -141,7 +141,7 @@ async def world(*objects, args=None, fault=None, gates=(), seed=1, **more):
             writes.append(Asked(method, path, json.loads(body) if body else {}))
         return await (fault(call, proceed) if fault is not None else proceed())
 
-    config = DEFAULT_CONFIG
+    config = configuration
     if args is not None:
         plugin = {"name": "DynamicResources", "args": args}
         config = {**config, "profiles": [{"schedulerName": "default-scheduler", "pluginConfig": [plugin]}]}

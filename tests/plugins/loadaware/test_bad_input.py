@@ -185,6 +185,7 @@ def test_negative_and_unreadable_amounts_count_as_nothing():
     assert World(node(), metric(of_node=("1e30", "1Gi"), at=NOW)).refusal(pod("p")) == CPU
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reported", quick_first([False, True], 1))
 def test_more_than_numbers_hold(reported):
     """Thousands of pods of absurd size on one node: it is full, and the others are as before."""

@@ -31,7 +31,7 @@ class DeviceComparison(Comparison):
             return
         row, pod = self.offline.cluster.table.row_of[node], attempt.pod
         self.place_in_vain(where, attempt, row)
-        status = self.offline.take(attempt, row)
+        status, _ = self.offline.take(attempt, row)
         if not self.same("uses", f"{where}, refused", (status.plugin, status.reasons) if not status.ok else None, None):
             return
         plugins = self.offline.profiles[PROFILE].plugins

@@ -206,7 +206,7 @@ class Comparison:
         """Reserve; what the pod uses, or which pods a Reservation takes over."""
         model, row = self.teller.model, self.offline.cluster.table.row_of[node]
         self.place_in_vain(where, attempt, row)
-        status = self.offline.take(attempt, row)
+        status, _ = self.offline.take(attempt, row)
         used = model.nominated(decided, node)
         if not status.ok:
             self.same("uses", where, (status.plugin, status.code.text, status.reasons), used)

@@ -3,13 +3,24 @@
 Each is a small change of the code under test, of a kind that a hurried hand could make.
 """
 
-from tests.simulation.mutations import breakers, clients, devices, features, gangs, numa, reservations, scheduling
+from tests.simulation.mutations import (
+    breakers,
+    claims,
+    clients,
+    devices,
+    features,
+    gangs,
+    numa,
+    reservations,
+    scheduling,
+)
 from tests.simulation.mutations.registry import MUTATIONS, WORLDS, mutated
 
 __all__ = [
     "MUTATIONS",
     "WORLDS",
     "breakers",
+    "claims",
     "clients",
     "devices",
     "features",

@@ -112,5 +112,6 @@ VIEW = View(
     type=Overview,
     report=overview,
     show=overview_tables,
+    is_empty=lambda shown: not shown.nodes,
     detail=Detail("NODE", "a report on the devices of a node", NODE, NodeReport, report_on, tables),
 )

@@ -10,12 +10,12 @@ import re
 from functools import lru_cache
 from typing import Final
 
+from koordsched.api.quantity import NANO
 from koordsched.plugins.dynamicresources.cel import types
 from koordsched.plugins.dynamicresources.cel.declarations import Overload, function, method, traversal
 from koordsched.plugins.dynamicresources.cel.errors import Failure, no_such_overload
 from koordsched.plugins.dynamicresources.cel.values import LARGEST, SMALLEST, Opaque, Value
 
-NANO = 10**9
 _SYNTAX = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?([eEinumkKMGTP]*[-+]?[0-9]*)", re.ASCII)
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}

@@ -7,6 +7,7 @@ is an int to Python.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Final
 
@@ -29,16 +30,16 @@ class Uint(int):
     __slots__ = ()
 
 
-class Opaque:
+class Opaque(ABC):
     """A value with a type of its own; `go_name` is its name in two of upstream's errors."""
 
     __slots__ = ()
     type: ClassVar[Type]
     go_name: ClassVar[str]
 
+    @abstractmethod
     def equals(self, other: Value) -> bool:
         """Whether two values are equal. Raises Failure if they cannot be compared."""
-        raise NotImplementedError
 
     def size(self) -> int:
         """What counts as its size in costs."""

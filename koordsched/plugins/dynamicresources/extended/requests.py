@@ -103,7 +103,7 @@ _UsedBy = list[tuple[str, str]]
 
 
 def _shared_by_containers(wanted: Sequence[_Wanted]) -> tuple[_Claimed, _UsedBy]:
-    """The requests for one resource, and who uses them, lasting containers first.
+    """The requests for one resource, and the containers that use them, lasting containers first.
 
     A plain init container is done before later ones start, so it uses their devices. What it needs beyond these are
     devices for it alone, and all plain init containers use the same ones: those of the first that needs the most.

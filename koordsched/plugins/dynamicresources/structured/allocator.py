@@ -368,6 +368,27 @@ class Allocator:
         ]
         return [f"{driver}/{pool}: {problem}" for (driver, pool), problem in sorted(found)]
 
+    def troubled_pools(self, row: int) -> list[str]:
+        """The pools that a node cannot use, each with the reason."""
+        self._index.refresh()
+        entry = self._index.node(row)
+        if entry is None:
+            return []
+        views = [view for view in entry.views if view.shape.condition is Condition.INCOMPLETE]
+        keys = [view.pool.key for view in views]
+        keys += [
+            pool.key
+            for pool in self._index.foreign(entry)
+            if self._index.foreign_condition(pool) is Condition.INCOMPLETE
+        ]
+        incomplete = [f"{driver}/{pool} is incomplete" for driver, pool in sorted(keys)]
+        return [*incomplete, *(f"{text} (invalid)" for text in self.invalid_pools(row))]
+
+    def keys(self, rows: _Rows) -> npt.NDArray[np.int64]:
+        """int64[rows, 3]: rows with equal keys get equal answers, but for the names of pools."""
+        self._index.refresh()
+        return self._index.keys(rows)
+
     def explain(self, demand: Demand, row: int, deadline: Deadline = UNLIMITED) -> tuple[RequestReasons, ...]:
         """For each (sub-)request by itself, how many devices of the node there are and why others are not for it.
 

@@ -1,6 +1,7 @@
 """Why a request is not served on a node: its devices, counted by what speaks against them (L4).
 
-Each (sub-)request is looked at by itself. Where all have enough, they do not go together.
+Each (sub-)request is looked at by itself. Where all have enough, they do not go together. Devices in use are those that
+it could have otherwise: a search does not look at them, so a selector that fails on one of them is no error.
 """
 
 from __future__ import annotations
@@ -72,10 +73,10 @@ def _of_alternative(
     against: Counter[str] = Counter()
     free = 0
     for position in range(len(plan.kinds)):
-        if not open_ >> position & 1:
+        suits = planner.look(plan, alternative, position, expired)
+        if not open_ >> position & 1 and suits in (Suits.YES, Suits.FAILED):
             against[IN_USE] += 1
             continue
-        suits = planner.look(plan, alternative, position, expired)
         if suits is not Suits.YES:
             against[_OF_SUITS[suits]] += 1
             continue

@@ -9,7 +9,7 @@ Changes are collected, and applied at the next question.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,7 @@ from koordsched.api.selectors import SelectorError
 from koordsched.plugins.dynamicresources.structured.devices import DeviceTypes
 from koordsched.plugins.dynamicresources.structured.features import Features
 from koordsched.plugins.dynamicresources.structured.groups import Group, Groups
+from koordsched.plugins.dynamicresources.structured.inspection import PoolState, state_of
 from koordsched.plugins.dynamicresources.structured.inuse import DevicesInUse
 from koordsched.plugins.dynamicresources.structured.pools import Condition, Pool
 from koordsched.plugins.dynamicresources.structured.slices import KnownSelector, Part, PoolKey, Selectors
@@ -71,6 +72,7 @@ class SliceIndex:
         self._stale_nodes: dict[str, None] = {}
         self._stale_orders: dict[str, None] = {}
         self._uses: dict[tuple[PoolKey, str], None] = {}
+        self._touched: dict[PoolKey, None] = {}
         self._troubled: dict[PoolKey, Condition] = {}
         self._foreign: dict[tuple[Condition, ...], npt.NDArray[np.bool_] | None] = {}
         self._foreign_at = (0, 0)
@@ -149,6 +151,7 @@ class SliceIndex:
 
     def _use_changed(self, key: PoolKey, device: str) -> None:
         self._uses[key, device] = None
+        self._touched[key] = None
 
     def _selector_added(self, selector: KnownSelector) -> None:
         self._added += 1
@@ -172,6 +175,7 @@ class SliceIndex:
                     del self._named[node]
 
     def _note(self, pool: Pool, part: Part) -> None:
+        self._touched[pool.key] = None
         facts, names, shared = self._stale_pools.get(pool.key, (pool.facts(), set(), False))
         names |= part.named
         self._stale_pools[pool.key] = (facts, names, shared or bool(part.shared))
@@ -190,6 +194,50 @@ class SliceIndex:
     def node(self, row: int) -> NodeEntry | None:
         """The node of a row, after `refresh`."""
         return self._nodes.get(row)
+
+    def pool_keys(self) -> list[PoolKey]:
+        """Driver and name of all pools, sorted."""
+        self.refresh()
+        return sorted(self._pools)
+
+    def pools_of(self, node: str) -> list[PoolKey]:
+        """The pools that a node sees, sorted; none if the node is unknown."""
+        self.refresh()
+        entry = self._by_name.get(node)
+        return sorted(view.pool.key for view in entry.views) if entry is not None else []
+
+    def pool_state(self, key: PoolKey) -> PoolState | None:
+        """A pool as it is now."""
+        self.refresh()
+        pool = self._pools.get(key)
+        return state_of(pool, self._in_use.pools.get(key), self._views_of(pool)) if pool is not None else None
+
+    def touched(self) -> list[PoolKey]:
+        """The pools that may have changed since this was asked last, those that are gone included."""
+        self.refresh()
+        touched, self._touched = self._touched, {}
+        return list(touched)
+
+    def reaching(self, key: PoolKey) -> tuple[int, str]:
+        """How many nodes see a pool, and which, if it is one."""
+        pool = self._pools.get(key)
+        if pool is None:
+            return 0, ""
+        names = [node for node in pool.named if self._sees(node, pool)]
+        groups = [group for group, _ in self._groups.views_of(key)]
+        count = len(names) + sum(len(group.members) for group in groups)
+        first = next(iter(names), "") or next((name for group in groups for name in group.members), "")
+        return count, first if count == 1 else ""
+
+    def _sees(self, node: str, pool: Pool) -> bool:
+        entry = self._by_name.get(node)
+        return entry is not None and any(view.pool is pool for view in entry.own)
+
+    def _views_of(self, pool: Pool) -> Iterator[View]:
+        for name in pool.named:
+            entry = self._by_name.get(name)
+            yield from (view for view in (entry.own if entry is not None else ()) if view.pool is pool)
+        yield from (view for _, view in self._groups.views_of(pool.key))
 
     @property
     def serial(self) -> int:
@@ -303,6 +351,7 @@ class SliceIndex:
 
     def _see(self, entry: NodeEntry) -> None:
         """Finds the pools of a node."""
+        self._touched.update(dict.fromkeys(view.pool.key for view in entry.own))
         own = []
         for key in self._named.get(entry.name, ()):
             pool = self._pools[key]
@@ -312,6 +361,7 @@ class SliceIndex:
                 view.count_all(self._in_use.pools.get(key))
                 own.append(view)
         entry.own = tuple(sorted(own, key=lambda view: view.order))
+        self._touched.update(dict.fromkeys(view.pool.key for view in own))
         self._groups.leave(entry.group, entry.name)
         entry.group = self._groups.join(entry.name, entry.matched, self._named.get(entry.name, {}).keys(), self._pools)
         self.groups[entry.row] = entry.group.number

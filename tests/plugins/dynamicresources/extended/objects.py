@@ -1,20 +1,13 @@
-"""Short ways to write classes, slices and claims as JSON, and the recorded states of this folder."""
+"""Short ways to write classes, slices and claims as JSON, and the recorded states about extended resources."""
 
-import json
-from pathlib import Path
+from tests.parity.records import device_names
 
-RECORDED = Path(__file__).parent / "recorded"
 GATES = frozenset({"DRAExtendedResource"})
 
 
-def recorded(name):
-    """A recorded decision of the real scheduler."""
-    return json.loads((RECORDED / f"{name}.json").read_text())
-
-
 def recorded_names():
-    """All of them."""
-    return sorted(path.stem for path in RECORDED.glob("*.json"))
+    """The records about resources that a class stands for."""
+    return [name for name in device_names() if name.startswith("d-ext-")]
 
 
 def device_class(name, resource=None, created=None):

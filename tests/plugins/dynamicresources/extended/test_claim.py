@@ -10,7 +10,8 @@ from koordsched.plugins.dynamicresources.extended import ServedResources, Specia
 from koordsched.plugins.dynamicresources.extended.hints import BY_OWNER, after_claim_gone, registration
 from koordsched.plugins.shared.extendedresources import ClassesByResource
 from koordsched.queue.hints import QueueingHint
-from tests.plugins.dynamicresources.extended.objects import recorded, recorded_names
+from tests.parity.records import load
+from tests.plugins.dynamicresources.extended.objects import recorded_names
 from tests.plugins.harness import Bench
 from tests.plugins.objects import container, node, pod
 
@@ -31,7 +32,7 @@ def sent(thing):
 def states():
     """(record, pod, what was written about it) of the pods that got a special claim."""
     for name in recorded_names():
-        record = recorded(name)
+        record = load(name)
         pods = [item for item in record["objects"] if item["kind"] == "Pod"]
         pods += [step["create"] for step in record.get("steps", []) if step["create"]["kind"] == "Pod"]
         for item in pods:

@@ -18,13 +18,13 @@ from koordsched.config.plugin_args import (
 )
 from koordsched.plugins.dynamicresources.extended import DeviceCounts
 from koordsched.plugins.shared.extendedresources import ExtendedResources
+from tests.parity.records import load
 from tests.plugins.dynamicresources.extended.naive import device_totals
 from tests.plugins.dynamicresources.extended.objects import (
     GATES,
     allocation,
     device_class,
     in_rack,
-    recorded,
     resource_slice,
 )
 from tests.plugins.harness import Bench
@@ -345,7 +345,7 @@ def test_without_counts_nodes_have_no_devices():
 @pytest.mark.parametrize("name", ["d-ext-score-least", "d-ext-score-mixed"])
 def test_scores_are_those_of_the_reference(name):
     """Each pod in turn; what the reference gave it is in use for the next."""
-    record = recorded(name)
+    record = load(name)
     found = Counted(tracked=())
     args = found.bench.typed_args("NodeResourcesFit", record["config"]["profiles"][0]["pluginConfig"][0]["args"])
     fit = found.bench.plugin("NodeResourcesFit", args)

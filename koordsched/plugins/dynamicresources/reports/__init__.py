@@ -1,0 +1,1 @@
+"""How devices of ResourceSlices are shown: pages of the HTTP server, a command."""

@@ -1,0 +1,242 @@
+"""What a scheduler wrote of claims, while its watch of claims is late, or ahead of the answers."""
+
+import asyncio
+
+import pytest
+
+from koordsched.client.errors import Ambiguous
+from koordsched.plugins.dynamicresources.binding import _uninterrupted
+from koordsched.plugins.dynamicresources.claimwriter import ClaimFailed
+from tests.plugins.dynamicresources.deviceworld import (
+    GROUP,
+    N1,
+    allocated,
+    claim,
+    claiming,
+    device_class,
+    refusing,
+    slice_of,
+    world,
+)
+from tests.plugins.objects import container, node
+from tests.virtualtime import run
+
+ONE_NODE = (N1, device_class(), slice_of("n1", "d0"))
+
+
+class Late:
+    """A watch whose events come so many seconds late."""
+
+    def __init__(self, body, seconds):
+        self._body = body
+        self._seconds = seconds
+
+    async def __aiter__(self):
+        async for chunk in self._body:
+            await asyncio.sleep(self._seconds)
+            yield chunk
+
+    async def aclose(self):
+        """The client goes away."""
+        await self._body.aclose()
+
+
+def is_watch_of_claims(call):
+    return call.query.get("watch") == "1" and call.path.endswith("/resourceclaims")
+
+
+def test_a_reservation_that_was_taken_back_is_made_again_though_the_watch_still_has_it():
+    refuse = refusing(500, "not now")
+    reserved = []
+
+    async def steps():
+        async def fault(call, proceed):
+            if call.path.endswith("/binding"):
+                found = there.get("c")["status"].get("reservedFor", [])
+                reserved.append([each["name"] for each in found])
+                return await refuse(call, proceed)
+            status, headers, body = await proceed()
+            return status, headers, Late(body, 60.0) if is_watch_of_claims(call) else body
+
+        async with world(*ONE_NODE, claim("c"), fault=fault) as there:
+            there.embedded.insert(claiming("p", "c"))
+            await asyncio.sleep(30)
+            assert there.where("p") == "n1"
+
+    run(steps())
+    assert reserved == [["p"], ["p"]]
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_claim_that_is_deleted_before_its_write_is_answered_stays_gone(again):
+    """`again`: there is another claim of that name by then."""
+
+    async def steps():
+        async def fault(call, proceed):
+            answer = await proceed()
+            if call.method == "PATCH" and call.path.endswith("/c/status"):
+                registry, resource = there.embedded.registry, there.embedded.resource("ResourceClaim", GROUP)
+                registry.update_record(resource, "default", "c", _unprotect)
+                registry.delete_record(resource, "default", "c")
+                if again:
+                    there.embedded.insert(claim("c") | {"metadata": {"name": "c", "uid": "another"}})
+                await asyncio.sleep(1)
+            return answer
+
+        async with world(*ONE_NODE, claim("c"), fault=fault) as there:
+            there.embedded.insert(claiming("p", "c"))
+            await asyncio.sleep(2)
+            there.embedded.registry.delete_record(there.embedded.resource("Pod"), "default", "p")
+            await asyncio.sleep(10)
+            known = [each.metadata.uid for each in there.books.claims]
+            assert known == (["another"] if again else [])
+            assert (there.books.in_use.pools, len(there.books.in_flight)) == ({}, 0)
+
+    run(steps())
+
+
+def _unprotect(thing):
+    return {**thing, "metadata": {key: value for key, value in thing["metadata"].items() if key != "finalizers"}}
+
+
+def test_a_write_that_fails_after_its_binding_was_cancelled_is_no_exception_that_is_never_seen():
+    unseen = []
+
+    async def failing():
+        await asyncio.sleep(1)
+        raise ClaimFailed("too late")
+
+    async def steps():
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: unseen.append(context))
+        task = asyncio.create_task(_uninterrupted(failing()))
+        await asyncio.sleep(0.5)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    run(steps())
+    assert unseen == []
+
+
+def preempted_while_written(end):
+    """A pod whose claim is being written when a more important one takes its place; `end` of the slow request. Returns
+    (devices in use, claims) after that, with a watch that is an hour late."""
+
+    async def steps():
+        async def fault(call, proceed):
+            if call.method != "GET" and slow and "/resourceclaims/" in call.path:
+                await asyncio.sleep(3)
+            status, headers, body = await proceed()
+            found = call.path.endswith(end) or ("extended" in end and "-extended-resources-" in call.path)
+            if call.method == "PATCH" and found and call.path.endswith("/status") and not slow:
+                slow.append(call.path)
+                await asyncio.sleep(5)
+            return status, headers, Late(body, 3600.0) if is_watch_of_claims(call) else body
+
+        slow = []
+        one = node("n1", "1")
+        kind = device_class(extendedResourceName="ex.com/d")
+        async with world(one, kind, slice_of("n1", "d0"), claim("c"), fault=fault) as there:
+            made = claiming("p", *([] if "extended" in end else ["c"]), containers=[container(cpu="1")])
+            if "extended" in end:
+                made["spec"]["containers"][0]["resources"]["requests"]["ex.com/d"] = "1"
+                made["spec"]["containers"][0]["resources"]["limits"] = {"ex.com/d": "1"}
+            there.embedded.insert(made)
+            await asyncio.sleep(1)
+            there.embedded.insert(claiming("important", containers=[container(cpu="1")], priority=100))
+            await asyncio.sleep(2)
+            used = []
+            for _ in range(20):
+                await asyncio.sleep(1)
+                held = {name for pool in there.books.in_use.pools.values() for name in pool.exclusive}
+                written = {
+                    result["device"]
+                    for each in there.claims()
+                    for result in each.get("status", {}).get("allocation", {}).get("devices", {}).get("results", ())
+                }
+                used.append((written, held))
+            assert slow
+            assert there.where("important") == "n1"
+            return used
+
+    return run(steps())
+
+
+def test_what_is_written_for_a_pod_that_is_preempted_meanwhile_is_in_use():
+    used = preempted_while_written("/c/status")
+    assert used[-1] == ({"d0"}, {"d0"})
+    assert all(written <= held for written, held in used)
+
+
+def test_a_claim_that_is_made_for_a_pod_that_is_preempted_meanwhile_is_deleted():
+    """Until then its devices are in use."""
+    used = preempted_while_written("extended/status")
+    assert used[-1] == (set(), set())
+    assert all(written <= held for written, held in used)
+
+
+@pytest.mark.parametrize("unreadable", [0, 2])
+def test_a_claim_whose_answer_is_lost_is_not_taken_for_another_clients(unreadable):
+    """`unreadable`: so many requests fail that read it back."""
+    lost, failures = [], [unreadable]
+
+    async def steps():
+        async def fault(call, proceed):
+            if call.method == "GET" and call.path.endswith("/c") and failures[0]:
+                failures[0] -= 1
+                raise Ambiguous("connection reset")
+            status, headers, body = await proceed()
+            if call.method == "PATCH" and call.path.endswith("/c/status") and not lost:
+                lost.append(call.path)
+                raise Ambiguous("connection reset")
+            return status, headers, Late(body, 3600.0) if is_watch_of_claims(call) else body
+
+        async with world(*ONE_NODE, claim("c"), fault=fault) as there:
+            there.embedded.insert(claiming("p", "c"))
+            await asyncio.sleep(30)
+            assert there.where("p") == "n1"
+            assert there.running.attempts == {"default/p": 1}
+            assert lost
+
+    run(steps())
+
+
+def test_a_claim_that_another_client_has_allocated_meanwhile_is_known_when_it_is_read():
+    async def steps():
+        async def fault(call, proceed):
+            if call.method == "PATCH" and call.path.endswith("/c") and not there.get("c").get("status"):
+                resource = there.embedded.resource("ResourceClaim", GROUP)
+                there.embedded.registry.replace_status(resource, "default", "c", allocated("d1"))
+            status, headers, body = await proceed()
+            return status, headers, Late(body, 3600.0) if is_watch_of_claims(call) else body
+
+        async with world(N1, device_class(), slice_of("n1", "d0", "d1"), claim("c"), fault=fault) as there:
+            there.embedded.insert(claiming("p", "c"))
+            await asyncio.sleep(30)
+            assert [name for pool in there.books.in_use.pools.values() for name in pool.exclusive] == ["d1"]
+            assert there.where("p") == "n1"
+
+    run(steps())
+
+
+def test_what_was_chosen_for_a_claim_is_not_written_to_its_successor():
+    replaced = []
+
+    async def steps():
+        async def fault(call, proceed):
+            if call.method == "PATCH" and call.path.endswith("/c") and not replaced:
+                replaced.append(call.path)
+                registry, resource = there.embedded.registry, there.embedded.resource("ResourceClaim", GROUP)
+                registry.delete_record(resource, "default", "c")
+                there.embedded.insert(claim("c", 2) | {"metadata": {"name": "c", "uid": "another"}})
+            return await proceed()
+
+        async with world(N1, device_class(), slice_of("n1", "d0", "d1"), claim("c"), fault=fault) as there:
+            there.embedded.insert(claiming("p", "c"))
+            await asyncio.sleep(30)
+            assert replaced
+            assert there.where("p") == "n1"
+            found = there.get("c")["status"]["allocation"]["devices"]["results"]
+            assert [each["device"] for each in found] == ["d0", "d1"]
+
+    run(steps())
