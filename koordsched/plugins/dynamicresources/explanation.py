@@ -47,7 +47,7 @@ class Explainer:
             return [[f"claim {title_of(state.special)} of an earlier attempt is in the way"]] * len(rows)
         answers = self._answers(state, pod, rows)
         return [
-            [*self._unavailable(state, row), *answer, *self._pools(row)]
+            [*self._unavailable(state, row), *answer, *self._taken(state, pod, row), *self._pools(row)]
             for row, answer in zip(rows.tolist(), answers, strict=True)
         ]
 
@@ -64,6 +64,10 @@ class Explainer:
             for claim in self._elsewhere(state, row)
         ]
         changes += [f"pool {text}" for text in self._books.allocator.troubled_pools(row)]
+        if not changes and (shared := self._filter.used_by_others(state, pod, row)) is not None:
+            return f"claim {title_of(shared)} given up by its other pods, since it takes something of the node"
+        if not changes and (taken := self._filter.taken_on(state, pod, row)):
+            return f"room for the pod and what its devices take of the node: {taken}"
         return " and ".join(changes) or "devices that go together"
 
     def nearest(self, state: DeviceCycle, pod: Pod, rows: RowArray) -> int:
@@ -166,6 +170,10 @@ class Explainer:
             return True
         found = self._books.allocator.verdicts(demand, np.array([row], dtype=np.intp), self._filter.deadline())
         return not found.outcomes.any()
+
+    def _taken(self, state: DeviceCycle, pod: Pod, row: int) -> list[str]:
+        taken = self._filter.taken_on(state, pod, row)
+        return [f"its devices take of the node {taken}"] if taken else []
 
     def _pools(self, row: int) -> list[str]:
         return [f"pool {text}" for text in self._books.allocator.troubled_pools(row)[:_SHOWN]]

@@ -99,6 +99,32 @@ class DeviceFilter:
             return None
         return self._served.on_row(pod.shape, row) or None
 
+    def taken_on(self, state: DeviceCycle, pod: Pod, row: int) -> str:
+        """What the claims would take of a row where devices can be had, in words; "" if nothing, or if it does not
+        count.
+        """
+        allocatable = self._books.allocatable
+        if allocatable is None:
+            return ""
+        try:
+            taken = [*allocatable.takings_of_allocated(state)]
+        except TakingFailed:
+            return ""
+        _, demand = self.demand_on(state, pod, row)
+        if demand is not None:
+            found = self._books.allocator.verdicts(demand, np.array([row], dtype=np.intp), self.deadline())
+            footprints = found.footprints[found.taken[0]] if found.taken is not None else ()
+            if found.outcomes.any() or UNMEASURED in footprints:
+                return ""
+            if footprints:
+                taken += zip((claim.metadata.name for claim in demand.claims), footprints, strict=True)
+        return allocatable.in_words(taken, pod)
+
+    def used_by_others(self, state: DeviceCycle, pod: Pod, row: int) -> ResourceClaim | None:
+        """A claim that takes something of the row, and that another pod there has; None if there is none."""
+        allocatable = self._books.allocatable
+        return allocatable.used_by_others(state, pod, row) if allocatable is not None else None
+
     def deadline(self) -> Deadline:
         """For the searches that begin now."""
         return Deadline(self._clock.monotonic, self._timeout, TOTAL if self._timeout else 0)

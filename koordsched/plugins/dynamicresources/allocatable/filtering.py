@@ -115,6 +115,27 @@ class NodeAllocatable:
         for claim, allocation in zip(claims, results, strict=True):
             footprint_of(claim, allocation, self._devices)
 
+    # --- in words ----------------------------------------------------------------------------------------
+
+    @staticmethod
+    def in_words(takings: Takings, pod: Pod) -> str:
+        """What the claims take together: `cpu 3, memory 2Gi`; of several claims, claim by claim."""
+        claimed = claimed_resources(takings, containers_by_claim(pod))
+        each = [", ".join(f"{name} {amount}" for name, amount in one.amounts) for one in claimed]
+        return (
+            each[0]
+            if len(each) == 1
+            else "; ".join(f"{one.claim}: {text}" for one, text in zip(claimed, each, strict=True))
+        )
+
+    def used_by_others(self, state: DeviceCycle, pod: Pod, row: int) -> ResourceClaim | None:
+        """An allocated claim of the pod that takes something of the row, and that another pod there has."""
+        for _, claim, _ in state.allocated:
+            for where, uids in self._consumers.rows_of((pod.namespace, claim.metadata.name)):
+                if where == row and uids != [pod.uid]:
+                    return claim
+        return None
+
     # --- Reserve -----------------------------------------------------------------------------------------
 
     def begin(self, state: DeviceCycle, pod: Pod, chosen: Sequence[Chosen]) -> None:
