@@ -35,13 +35,15 @@ def member(name, *claims, gang="g", **more):
     return claiming(name, *claims, labels={LABEL: gang}, **more)
 
 
-def play(steps, *objects, fault=None, **args):
+def play(steps, *objects, fault=None, gates=(), **args):
     """`args`: of the plugin Coscheduling."""
 
     async def work():
         controllers = {"Coscheduling": CONTROLLERS["Coscheduling"]}
         made = configuration(**args)
-        async with world(GROUP, *objects, configuration=made, controllers=controllers, fault=fault) as there:
+        async with world(
+            GROUP, *objects, configuration=made, controllers=controllers, fault=fault, gates=gates
+        ) as there:
             await steps(there)
 
     run(work())
@@ -195,3 +197,21 @@ def test_members_share_a_claim_that_is_allocated():
         assert sorted(each["name"] for each in there.get("c")["status"]["reservedFor"]) == ["m0", "m1"]
 
     play(steps, N1, N2, device_class(), slice_of("n1", "d0"), group(2), claim("c", status=allocated("d0")))
+
+
+def test_members_do_not_share_devices_that_take_something_of_the_node():
+    async def steps(there):
+        before = held(there)
+        for number in range(2):
+            used = {**container(cpu="100m"), "name": "m"}
+            used["resources"]["claims"] = [{"name": "e0"}]
+            there.embedded.insert(member(f"m{number}", "c", containers=[used]))
+        await asyncio.sleep(SETTLE)
+        assert [there.where("m0"), there.where("m1")] == [None, None]
+        text = "node allocatable resource claim c is already used by another pod"
+        assert any(text in (there.message(name) or "") for name in ("m0", "m1"))
+        assert held(there) == before
+
+    device = "d0", {"nodeAllocatableResourceMappings": {"cpu": {"allocationMultiplier": "1"}}}
+    objects = N1, device_class(), slice_of("n1", device), group(2), claim("c")
+    play(steps, *objects, gates=("DRANodeAllocatableResources=true",))
