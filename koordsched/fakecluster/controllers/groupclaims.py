@@ -59,9 +59,7 @@ class GroupClaims:
     def of(self, pod: PodRecord, entry: PodClaim) -> Object | None:
         """The pod's group if it has the entry, too."""
         group = self._groups.get((pod.namespace, pod.group)) if pod.group else None
-        if group is None or not any(_is_same(entry, other) for other in _entries(group)):
-            return None
-        return group
+        return group if group is not None and shared_entry(group, entry) is not None else None
 
     def claim_of(self, group: Object, entry: str) -> str:
         """The name of the claim that was made for an entry of the group; empty if none was."""
@@ -129,8 +127,7 @@ class GroupClaims:
             self._waiting.setdefault((key[0], entry.template), {})[key] = None
             self._complain(group, entry, f'resource claim template "{entry.template}" not found')
             return None
-        owner = controller_reference(group, f"{GROUP}/{VERSION}", "PodGroup")
-        claim = made_of(template, owner, entry.entry, GROUP_CLAIM_NAME)
+        claim = claim_for_group(template, group, entry.entry)
         try:
             return self._context.registry.create(self._claims.resource, key[0], claim)
         except ApiStatusError as error:
@@ -144,6 +141,17 @@ class GroupClaims:
             self._said[uid] = message
             version = f"{GROUP}/{VERSION}"
             self._context.events.record(group, version, "PodGroup", "FailedResourceClaimCreation", message, "Warning")
+
+
+def shared_entry(group: Object, entry: PodClaim) -> PodClaim | None:
+    """The entry of the group that equals this one of a pod; None if there is none."""
+    return next((other for other in _entries(group) if _is_same(entry, other)), None)
+
+
+def claim_for_group(template: Object, group: Object, entry: str) -> Object:
+    """The claim that is made of a template for an entry of a PodGroup; the server completes its name."""
+    owner = controller_reference(group, f"{GROUP}/{VERSION}", "PodGroup")
+    return made_of(template, owner, entry, GROUP_CLAIM_NAME)
 
 
 def _entries(group: Object) -> tuple[PodClaim, ...]:

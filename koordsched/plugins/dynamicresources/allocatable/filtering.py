@@ -33,7 +33,7 @@ Takings = Sequence[tuple[str, Footprint]]
 
 
 class Asked(NamedTuple):
-    """For whom verdicts are given, and where their reasons go: those of the plugin of a profile."""
+    """The pod that verdicts are given for, and where their reasons go: those of the plugin of a profile."""
 
     plugin: str
     reasons: ReasonTable
