@@ -25,7 +25,7 @@ SPECIAL = "resource.kubernetes.io/extended-resource-claim"
 
 
 class NaiveClaims:
-    """PreFilter and Filter."""
+    """PreFilter and Filter; which node would be chosen is not asked."""
 
     def pre_filter(self, pod, world):
         problem, claims = _claims_of(pod, world)
@@ -40,6 +40,9 @@ class NaiveClaims:
                 if name not in known:
                     return unresolvable(f"device class {name} does not exist")
         return None
+
+    def pre_score(self, pod, world, nodes):
+        return SKIP
 
     def filter(self, pod, node, world):
         _, claims = _claims_of(pod, world)

@@ -13,7 +13,10 @@ from koordsched.scheduling.offline import OfflineScheduler
 from tests.plugins.dynamicresources.deviceworld import N1, N2, allocated, claim, claiming, device_class, slice_of
 from tests.plugins.dynamicresources.groups.running import DRA_GATES
 from tests.plugins.dynamicresources.test_plans import books_of, state_of
+from tests.plugins.gangscheduling.running import API
+from tests.plugins.gangscheduling.test_offline import offline
 from tests.plugins.harness import StoppedClock, resolved
+from tests.plugins.objects import container, node
 
 FLYING = msgspec.convert(claim("c", status=allocated("d0")), ResourceClaim)
 UID = FLYING.metadata.uid
@@ -106,3 +109,19 @@ def test_pods_that_are_placed_one_by_one_share_nothing_in_flight():
         other = scheduler.attempt("default/q")
         assert other.filter().feasible == 0
         assert "is in the process of being allocated" in other.message()
+
+
+def test_an_explanation_shows_where_members_share_a_claim():
+    pods = [claiming(name, "c", containers=[container(cpu="3")]) for name in ("p", "q")]
+    for pod in pods:
+        pod["spec"]["schedulingGroup"] = {"podGroupName": "g"}
+    policy = {"schedulingPolicy": {"gang": {"minCount": 2}}}
+    group = {"apiVersion": API, "kind": "PodGroup", "metadata": {"name": "g", "namespace": "default"}, "spec": policy}
+    small = [node(name, "4") for name in ("n1", "n2")]
+    objects = (device_class(), *small, slice_of("n1", "d0"), claim("c"), group, *pods)
+    explained = offline(*objects).explain("default/p").job
+    assert explained.nodes == {"default/p": "n1"}
+    assert {each.reasons: each.examples for each in explained.refusals} == {
+        ("resourceclaim not available on the node",): ["n2"],
+        ("Insufficient cpu",): ["n1"],
+    }
