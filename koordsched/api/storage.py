@@ -74,10 +74,9 @@ class PersistentVolume(Wire, frozen=True):
 
 
 class VolumeResourceRequirements(Wire, frozen=True):
-    """Requests and limits of a volume: unlike a container's, without claims."""
+    """Requests of a volume: unlike a container's requirements it has no claims."""
 
     requests: Quantities = {}
-    limits: Quantities = {}
 
 
 class PersistentVolumeClaimSpec(Wire, frozen=True):
