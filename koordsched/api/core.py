@@ -23,11 +23,18 @@ class ContainerPort(Wire, frozen=True):
     protocol: str = "TCP"
 
 
+class ContainerClaim(Wire, frozen=True):
+    """A container uses the claim to devices of the pod's entry `name`."""
+
+    name: str = ""
+
+
 class ResourceRequirements(Wire, frozen=True):
-    """Requests and limits of a container or of a whole pod."""
+    """Requests and limits of a container or of a whole pod, and the claims that a container uses."""
 
     requests: Quantities = {}
     limits: Quantities = {}
+    claims: tuple[ContainerClaim, ...] = ()
 
 
 class RestartRule(Wire, frozen=True):
@@ -227,6 +234,14 @@ class PodExtendedResourceClaimStatus(Wire, frozen=True):
     resource_claim_name: str = ""
 
 
+class NodeAllocatableResourceClaimStatus(Wire, frozen=True):
+    """What the devices of a claim take of the node's allocatable resources, for these containers."""
+
+    resource_claim_name: str = ""
+    containers: tuple[str, ...] = ()
+    resources: Quantities = {}
+
+
 class PodStatus(Wire, frozen=True):
     """What happened to the pod so far; `resources` are those of the whole pod in force after a resize."""
 
@@ -240,6 +255,7 @@ class PodStatus(Wire, frozen=True):
     allocated_resources: Quantities = {}
     resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()
     extended_resource_claim_status: PodExtendedResourceClaimStatus | None = None
+    node_allocatable_resource_claim_statuses: tuple[NodeAllocatableResourceClaimStatus, ...] = ()
 
     def condition(self, kind: str) -> PodCondition | None:
         """The condition of that type, if the pod has it."""

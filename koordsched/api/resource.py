@@ -80,6 +80,13 @@ class DeviceTaint(Wire, frozen=True):
     time_added: str | None = None
 
 
+class NodeAllocatableResourceMapping(Wire, frozen=True):
+    """What a device takes of a resource of its node: so much, or so many times what is consumed of that capacity."""
+
+    capacity_key: str | None = None
+    allocation_multiplier: Quantity | None = None
+
+
 class Device(Wire, frozen=True):
     """A device. The node fields are used only with perDeviceNodeSelection of its slice."""
 
@@ -95,6 +102,7 @@ class Device(Wire, frozen=True):
     binding_conditions: tuple[str, ...] = ()
     binding_failure_conditions: tuple[str, ...] = ()
     allow_multiple_allocations: bool | None = None
+    node_allocatable_resource_mappings: dict[str, NodeAllocatableResourceMapping] = {}
 
 
 class ResourcePool(Wire, frozen=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from koordsched.api.core import NodeSelector, Quantities, Quantity, ResourceRequirements
+from koordsched.api.core import NodeSelector, Quantities, Quantity
 from koordsched.api.meta import LabelSelector, ObjectMeta, Wire
 from koordsched.api.podvolumes import (
     AWSElasticBlockStore,
@@ -73,12 +73,18 @@ class PersistentVolume(Wire, frozen=True):
     status: Phase = Phase()
 
 
+class VolumeResourceRequirements(Wire, frozen=True):
+    """Requests of a volume: unlike a container's requirements it has no claims."""
+
+    requests: Quantities = {}
+
+
 class PersistentVolumeClaimSpec(Wire, frozen=True):
     """What a claim asks for."""
 
     access_modes: tuple[str, ...] = ()
     selector: LabelSelector | None = None
-    resources: ResourceRequirements | None = None
+    resources: VolumeResourceRequirements | None = None
     volume_name: str = ""
     storage_class_name: str | None = None
     volume_mode: str | None = None

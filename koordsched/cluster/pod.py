@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from koordsched.api import core
 from koordsched.api.meta import ObjectMeta, OwnerReference, controller_of
+from koordsched.cluster.claimedresources import of_status, total_of
 from koordsched.cluster.interning import LabelSet, LabelSets
 from koordsched.cluster.resources import Requests
 from koordsched.cluster.shape import PodShape, PodShapes
@@ -34,7 +35,8 @@ class Pod:
 
     `node` is the node it is bound or assumed to ("" while pending), `row` that node's row in the table or
     -1; both are written by `ClusterState` alone. `requests` differ from `shape.requests` only after an
-    in-place resize. `deletion_deadline`: when a terminating pod should be gone, seconds since the epoch.
+    in-place resize, and if claims to devices take something of the node.
+    `deletion_deadline`: when a terminating pod should be gone, seconds since the epoch.
     `preempted`: it is terminating because a scheduler preempted it. `wire` is the typed object while the pod
     is pending, for those who need more of it. `facts`: allocations and the like (`cluster.facts`), written by
     `ClusterState` alone; pods without any share one empty tuple that takes no room in them.
@@ -121,13 +123,15 @@ class VirtualPod(PodWithFacts):
 class PodFactory:
     """Builds pods from wire objects, interning what replicas share."""
 
-    __slots__ = ("_namespaces", "facts", "label_sets", "shapes")
+    __slots__ = ("_namespaces", "counts_claimed", "facts", "label_sets", "shapes")
 
     def __init__(self, shapes: PodShapes, label_sets: LabelSets, facts: PodFacts) -> None:
         self.shapes = shapes
         self.label_sets = label_sets
         self.facts = facts
         self._namespaces: dict[str, str] = {}
+        self.counts_claimed = False
+        """Whether what the claims of a pod take of its node counts (`cluster.claimedresources`)."""
 
     def build(self, wire: core.Pod, *, virtual: str = "") -> Pod:
         """The pod. `virtual`: the title of the object that it stands for, if it is no Pod object.
@@ -137,8 +141,9 @@ class PodFactory:
         meta, spec, status = wire.metadata, wire.spec, wire.status
         shape = self.shapes.intern(spec, meta)
         requests = shape.requests
-        if _reports_resources(status):
-            requests = self.shapes.resized(shape, spec, status)
+        claimed = of_status(status) if self.counts_claimed and spec.node_name else None
+        if claimed is not None or _reports_resources(status):
+            requests = self.shapes.resized(shape, spec, status, total_of(claimed or ()))
         facts: tuple[object, ...] = ()
         kind: type[Pod] = Pod
         if virtual:

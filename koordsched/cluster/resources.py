@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
@@ -165,6 +166,7 @@ def _round_up(name: str, nano: int) -> int:
 
 
 Nano = dict[str, int]
+NOTHING: Mapping[str, int] = MappingProxyType({})
 
 
 def _nano(quantities: Quantities) -> Nano:
@@ -278,6 +280,21 @@ def _container_limits(container: Container) -> Nano:
     return _nano(container.resources.limits) if container.resources is not None else {}
 
 
+def exceeded_by_parts(spec: PodSpec, claimed: Mapping[str, int]) -> str:
+    """The first resource of which containers and claims to devices (`claimed`, nano-units) need more than the pod
+    requests as a whole; "" if there is none. Raises QuantityError.
+    """
+    whole = _pod_level(spec)
+    if not whole:
+        return ""
+    parts = _effective(
+        [(container, _container_request(container, None, infeasible=False)) for container in spec.containers],
+        [(container, _container_request(container, None, infeasible=False)) for container in spec.init_containers],
+    )
+    _add(parts, claimed)
+    return next((name for name in sorted(whole) if parts.get(name, 0) > whole[name]), "")
+
+
 @dataclass(slots=True, eq=False)
 class PodDemand:
     """All readings of one pod's requests (see `demand_of`).
@@ -291,8 +308,13 @@ class PodDemand:
     scored: dict[int, int]
 
 
-def demand_of(spec: PodSpec, status: PodStatus | None, names: ResourceNames) -> PodDemand:
+def demand_of(
+    spec: PodSpec, status: PodStatus | None, names: ResourceNames, claimed: Mapping[str, int] = NOTHING
+) -> PodDemand:
     """Computes a pod's requests from its spec and, for a running pod, the resizes in its status.
+
+    `claimed`: what its claims to devices take of the node besides (nano-units); what the pod requests as a whole
+    includes it.
 
     Raises QuantityError if a quantity cannot be parsed.
     """
@@ -313,15 +335,19 @@ def demand_of(spec: PodSpec, status: PodStatus | None, names: ResourceNames) -> 
     pod_level = _pod_level(spec, status, infeasible)
 
     plain = _effective(containers, init)
+    _add(plain, claimed)
     plain.update(pod_level)
     _add(plain, overhead)
 
     scored = _defaulted(containers, init, _MISSING)
     nonzero = dict(scored)
+    _add(nonzero, claimed)
     if pod_level:
         # A pod that says what it requests as a whole gets defaults only for what it does not request at all.
         missing = {name: amount for name, amount in _MISSING.items() if name not in plain}
-        nonzero = {**_defaulted(containers, init, missing), **pod_level}
+        nonzero = _defaulted(containers, init, missing)
+        _add(nonzero, claimed)
+        nonzero.update(pod_level)
     _add(scored, overhead)
     _add(nonzero, overhead)
 

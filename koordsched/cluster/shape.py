@@ -16,6 +16,7 @@ import msgspec
 
 from koordsched.api.core import PodSpec, PodStatus
 from koordsched.api.podvolumes import Volume
+from koordsched.cluster.claimedresources import Total
 from koordsched.cluster.resources import Requests, ResourceNames, demand_of
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ class PodShapes:
         self.facts = facts
         self._encode = msgspec.json.Encoder().encode
         self._shapes: WeakValueDictionary[bytes, PodShape] = WeakValueDictionary()
-        self._resized: dict[tuple[bytes, bytes], Requests | None] = {}
+        self._resized: dict[tuple[bytes, bytes, Total], Requests | None] = {}
         # None: what the shape says. A shape may go and come again as another object, with requests of its own.
 
     def intern(self, spec: PodSpec, meta: ObjectMeta) -> PodShape:
@@ -118,26 +119,28 @@ class PodShapes:
             found = self._shapes[key] = PodShape(key, spec, demand.requests, demand.scored, declared)
         return found
 
-    def resized(self, shape: PodShape, spec: PodSpec, status: PodStatus) -> Requests:
-        """The requests of a running pod whose status reports resources, as all do on newer kubelets.
+    def resized(self, shape: PodShape, spec: PodSpec, status: PodStatus, taken: Total = ()) -> Requests:
+        """The requests of a running pod whose status reports resources, as all do on newer kubelets; and of a pod whose
+        claims to devices take something of the node (`taken`).
 
         Raises QuantityError.
         """
         resize = status.condition("PodResizePending")
         reported = self._encode(
             (
-                [(s.name, s.resources, s.allocated_resources) for s in status.container_statuses],
-                [(s.name, s.resources, s.allocated_resources) for s in status.init_container_statuses],
+                [(s.name, s.resources, s.allocated_resources) for s in status.container_statuses if s.resources],
+                [(s.name, s.resources, s.allocated_resources) for s in status.init_container_statuses if s.resources],
                 status.resources,
                 status.allocated_resources,
                 resize.reason if resize is not None else None,
             )
         )
-        key = (shape.key, reported)
+        key = (shape.key, reported, taken)
         if key not in self._resized:
             if len(self._resized) >= _RESIZED_LIMIT:
                 self._resized.clear()
-            requests = demand_of(self.resource_names.read_spec(spec), status, self.resource_names).requests
+            names = self.resource_names
+            requests = demand_of(names.read_spec(spec), status, names, dict(taken)).requests
             self._resized[key] = None if requests == shape.requests else requests
         return self._resized[key] or shape.requests
 

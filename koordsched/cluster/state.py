@@ -15,6 +15,7 @@ from typing import Any, TypeVar, cast
 from koordsched.api import core
 from koordsched.cluster.accounting import Concerned, PodAccountant, Sharing
 from koordsched.cluster.changelog import Facet
+from koordsched.cluster.claimedresources import ClaimedResources, as_status, of_status, total_of
 from koordsched.cluster.events import ActionType, ClusterEvent
 from koordsched.cluster.facts import PodFact, PodFacts, ShapeFacts
 from koordsched.cluster.interning import LabelSets
@@ -51,6 +52,7 @@ class ClusterState:
         self.label_sets = LabelSets()
         self.pod_facts = PodFacts(self.read_annotations)
         """Annotations that plugins declare to read of pods on nodes: their allocations."""
+        self._claimed: PodFact[ClaimedResources] | None = None
         self.pods = PodFactory(self.shapes, self.label_sets, self.pod_facts)
         self.objects = Objects()
         self.assigned: dict[str, Pod] = {}
@@ -108,6 +110,15 @@ class ClusterState:
         for pod in self.assigned.values():
             if pod.row >= 0 and (facets := accountant.pod_added(pod.row, pod)):
                 self.table.touch(pod.row, facets)
+
+    def count_claimed(self) -> PodFact[ClaimedResources]:
+        """From now on, what the claims of pods take of their nodes counts as requested; the fact that says what it is.
+        To be called before the first pod is read.
+        """
+        if self._claimed is None:
+            self.pods.counts_claimed = True
+            self._claimed = self.pod_facts.declare_status("claimed-resources", of_status, as_status)
+        return self._claimed
 
     def set_sharing(self, sharing: Sharing) -> None:
         """Some pods count less while others use parts of what they hold. To be called before the first pod is read."""
@@ -268,10 +279,18 @@ class ClusterState:
         facts = self.pod_facts.shared(fact.put(pod.facts, value, len(self.pod_facts)))
         if facts == pod.facts:
             return
+        requests = pod.requests
+        if fact is self._claimed:
+            taken = total_of(self._claimed.among(facts) or ())
+            requests = self.shapes.resized(pod.shape, pod.shape.spec, core.PodStatus(), taken)
         if pod.row < 0 or self.assigned.get(pod.uid) is not pod:
             pod.facts = facts  # on no row, or another version of the pod is: that one counts
+            pod.requests = requests
             return
         row, changed = pod.row, 0
+        if requests is not pod.requests:
+            self.table.touch(row, self.amend(pod, requests, facts))
+            return
         readers = self._readers.get(fact, ())
         for accountant in readers:
             changed |= accountant.pod_removed(row, pod)

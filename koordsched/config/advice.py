@@ -62,6 +62,9 @@ _NEEDED_GATES = {
 
 
 def _gates_alone(features: Collection[str]) -> Iterator[str]:
+    if "DRAWorkloadResourceClaims" in features and "GenericWorkload" not in features:
+        # The text with which kube-scheduler refuses to start.
+        yield "DRAWorkloadResourceClaims is enabled, but depends on features that are disabled: [GenericWorkload]"
     for gate, needed in _NEEDED_GATES.items():
         missing = [name for name in needed if name not in features]
         if gate in features and missing:

@@ -96,8 +96,6 @@ KNOWN_GATES: Mapping[str, Gate] = {
 }
 
 WITHOUT_EFFECT: Mapping[str, str] = {
-    "DRANodeAllocatableResources": "resources of nodes that devices take are not counted",
-    "DRAWorkloadResourceClaims": "PodGroups have no claims",
     "CrossSchedulerNomination": "what other schedulers have nominated pods for is not kept free",
     "EnableBatchScheduleNodeSnapshot": "no snapshots are made",
     "EnableInlineBatchSchedule": "all pods of a gang are placed in one attempt anyway",

@@ -5,7 +5,7 @@ Everything happens on the live table, step by step, and is taken back at the end
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from types import TracebackType
 
 from koordsched.cluster.pod import Pod
@@ -18,13 +18,18 @@ from koordsched.queue.nominator import Nomination, Nominator
 
 
 class Hypothesis:
-    """To be used as a context, at the end of which all is as before. Pods are judged by one profile."""
+    """To be used as a context, at the end of which all is as before. Pods are judged by one profile, as members of one
+    job; `members`: uids of those that were tried already.
+    """
 
-    def __init__(self, profile: Profile, cluster: ClusterState, nominator: Nominator[Pod]) -> None:
+    def __init__(
+        self, profile: Profile, cluster: ClusterState, nominator: Nominator[Pod], members: Set[str] = frozenset()
+    ) -> None:
         self._profile = profile
         self._cluster = cluster
         self._nominator = nominator
         self._transaction = Transaction(cluster, nominator, nested=cluster.in_transaction)
+        self._members = {*members}
         self._withdrawn: list[Nomination[Pod]] = []
 
     def __enter__(self) -> Hypothesis:
@@ -53,7 +58,8 @@ class Hypothesis:
         """The verdict of PreFilter and Filter on one row, with the cycle to place the pod in; -1 for a pod that
         PreFilter refuses, or does not let go there. The PreFilter plugins in `without` are not asked.
         """
-        filtering, cycle = self._profile.filtering, CycleState(pod)
+        self._members.add(pod.uid)
+        filtering, cycle = self._profile.filtering, CycleState(pod, job_members=self._members)
         pre = filtering.prepare(cycle, without)
         if not pre.status.ok or (pre.names is not None and self._cluster.table.names[row] not in pre.names):
             return cycle, -1

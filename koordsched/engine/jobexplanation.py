@@ -101,14 +101,17 @@ def explain_job(profile: Profile, cluster: ClusterState, pod: Pod, jobs: Jobs) -
 
 def _explain_refused(found: JobExplanation, cluster: ClusterState, plan: JobPlan, pod: Pod, jobs: Jobs) -> None:
     """Why the nodes refuse the member, with the others where they would be, and no attempt at the job under way."""
+    members = {pod.uid, *(cycle.pod.uid for cycle in plan.cycles)}
     with Transaction(cluster, jobs.nominator) as transaction:
         for other in (cycle.pod for cycle in plan.cycles):
             before = Attempt(jobs.profiles[other.shape.scheduler_name], cluster, other)
+            before.cycle.job_members = members
             before.filter()
             row = cluster.table.row_of[found.nodes[other.key]]
             if not transaction.place(before.cycle, before.profile, row).ok:
                 return
         attempt = Attempt(jobs.profiles[pod.shape.scheduler_name], cluster, pod)
+        attempt.cycle.job_members = members
         if attempt.has_nodes:
             _add_refusals(found, attempt, jobs)
 

@@ -48,6 +48,7 @@ class JobPlan:
         self.refusals: dict[str, str] = {}
         self._candidates: RowArray | None = None
         self._makes_no_room = ""
+        self._job_members: set[str] = set()
         self._victims_are_gone = False
 
     def place(self, job: Job | GroupJob) -> bool:
@@ -168,6 +169,8 @@ class JobPlan:
     def _attempt(self, pod: Pod) -> Attempt:
         attempt = Attempt(self._profiles[pod.shape.scheduler_name], self._cluster, pod)
         attempt.cycle.candidates, attempt.cycle.makes_no_room = self._candidates, self._makes_no_room
+        self._job_members.add(pod.uid)
+        attempt.cycle.job_members = self._job_members
         return attempt
 
     def _place(self, pod: Pod) -> str:

@@ -33,3 +33,18 @@ def extended_claim(status: Mapping[str, Any]) -> str:
     """Name of the claim that the scheduler made for the pod's extended resources; empty if there is none."""
     found: str = (status.get("extendedResourceClaimStatus") or {}).get("resourceClaimName") or ""
     return found
+
+
+def group_name(spec: Mapping[str, Any]) -> str:
+    """Name of the PodGroup that the pod is in; empty if it is in none."""
+    found: str = (spec.get("schedulingGroup") or {}).get("podGroupName") or ""
+    return found
+
+
+def is_reserved(status: Mapping[str, Any], pod: Mapping[str, Any]) -> bool:
+    """Whether a claim with this status is reserved for the pod, or for its PodGroup."""
+    uid, group = pod["metadata"]["uid"], group_name(pod["spec"])
+    for user in status.get("reservedFor") or ():
+        if user.get("uid") == uid or (group and (user.get("resource"), user.get("name")) == ("podgroups", group)):
+            return True
+    return False

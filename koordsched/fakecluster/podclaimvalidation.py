@@ -7,16 +7,30 @@ from typing import Any
 
 from koordsched.fakecluster.errors import FieldError, duplicate, invalid_value, not_found_value, required
 from koordsched.fakecluster.names import label_error, subdomain_error
+from koordsched.fakecluster.quantities import canonicalize
 
 Object = dict[str, Any]
 
 
 def pod_claim_errors(spec: Object, field: str) -> list[FieldError]:
     """What is wrong with the claims of a pod spec, and with those that its containers name."""
+    claims = spec.get("resourceClaims") or []
+    wrong = entry_errors(claims, f"{field}.resourceClaims")
+    names = {claim["name"] for claim in claims if claim.get("name")}
+    for kind in ("initContainers", "containers", "ephemeralContainers"):
+        for i, container in enumerate(spec.get(kind) or ()):
+            references = (container.get("resources") or {}).get("claims")
+            if references:
+                _reference_errors(references, names, f"{field}.{kind}[{i}].resources.claims", wrong)
+    return wrong
+
+
+def entry_errors(claims: list[Object], field: str) -> list[FieldError]:
+    """What is wrong with the entries of a spec's list `resourceClaims`."""
     wrong: list[FieldError] = []
     names: set[str] = set()
-    for i, claim in enumerate(spec.get("resourceClaims") or ()):
-        where, name = f"{field}.resourceClaims[{i}]", claim.get("name") or ""
+    for i, claim in enumerate(claims):
+        where, name = f"{field}[{i}]", claim.get("name") or ""
         if not name:
             wrong.append(required(f"{where}.name"))
         elif name in names:
@@ -26,11 +40,6 @@ def pod_claim_errors(spec: Object, field: str) -> list[FieldError]:
         if name:
             names.add(name)
         wrong += _source_errors(claim, where)
-    for kind in ("initContainers", "containers", "ephemeralContainers"):
-        for i, container in enumerate(spec.get(kind) or ()):
-            claims = (container.get("resources") or {}).get("claims")
-            if claims:
-                _reference_errors(claims, names, f"{field}.{kind}[{i}].resources.claims", wrong)
     return wrong
 
 
@@ -74,14 +83,30 @@ def claim_status_errors(pod: Object, old: Object) -> list[FieldError]:
     wrong: list[FieldError] = []
     if status.get("resourceClaimStatuses") != before.get("resourceClaimStatuses"):
         known = {claim.get("name") for claim in pod["spec"].get("resourceClaims") or ()}
-        wrong += _generated_errors(status.get("resourceClaimStatuses") or [], known, "status.resourceClaimStatuses")
+        wrong += generated_errors(status.get("resourceClaimStatuses") or [], known, "status.resourceClaimStatuses")
     extended = status.get("extendedResourceClaimStatus")
     if extended is not None and extended != before.get("extendedResourceClaimStatus"):
         wrong += _extended_errors(extended, pod["spec"], "status.extendedResourceClaimStatus")
+    taken = status.get("nodeAllocatableResourceClaimStatuses")
+    if taken != before.get("nodeAllocatableResourceClaimStatuses"):
+        wrong += _taken_errors(taken or [], pod["spec"], "status.nodeAllocatableResourceClaimStatuses")
     return wrong
 
 
-def _generated_errors(statuses: list[Object], known: set[str | None], field: str) -> list[FieldError]:
+def _taken_errors(statuses: list[Object], spec: Object, field: str) -> list[FieldError]:
+    """What claims take of the node; makes its quantities canonical."""
+    wrong: list[FieldError] = []
+    containers = {container.get("name") for container in _containers(spec)}
+    for i, status in enumerate(statuses):
+        wrong += canonicalize(status.get("resources"), f"{field}[{i}].resources")
+        for k, name in enumerate(status.get("containers") or ()):
+            if name not in containers:
+                wrong.append(not_found_value(f"{field}[{i}].containers[{k}]", name, "must be a container of the pod"))
+    return wrong
+
+
+def generated_errors(statuses: list[Object], known: set[str | None], field: str) -> list[FieldError]:
+    """What is wrong with what a status says of claims that were made for the entries of these names."""
     wrong: list[FieldError] = []
     seen: set[str] = set()
     for i, status in enumerate(statuses):

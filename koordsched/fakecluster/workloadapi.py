@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from koordsched.fakecluster.errors import FieldError, invalid_value, required
+from koordsched.fakecluster.errors import FieldError, invalid_value, required, too_many
+from koordsched.fakecluster.podclaimvalidation import entry_errors, generated_errors
 from koordsched.fakecluster.registry import Registry
 from koordsched.fakecluster.resources import STATUS, Resource
 from koordsched.fakecluster.strategy import Strategy
 
 Object = dict[str, Any]
 
-_GROUP, _VERSION = "scheduling.k8s.io", "v1alpha2"
+GROUP, VERSION = "scheduling.k8s.io", "v1alpha2"
 _MOST_TEMPLATES = 8
 _MOST_CONSTRAINTS = 1
+_MOST_CLAIMS = 4
 
 
 class PodGroupStrategy(Strategy):
@@ -37,9 +39,19 @@ class PodGroupStrategy(Strategy):
             wrong.append(
                 FieldError(field, "FieldValueTooMany", f"Too many: {len(constraints)}: must have at most 1 item")
             )
+        wrong += _claim_errors(spec, "spec.resourceClaims")
         if spec["disruptionMode"] not in ("Pod", "PodGroup"):
             text = 'supported values: "Pod", "PodGroup"'
             wrong.append(invalid_value("spec.disruptionMode", spec["disruptionMode"], text))
+        return wrong
+
+    def validate_update(self, obj: Object, old: Object, subresource: str) -> list[FieldError]:
+        after, before = ((each.get("spec") or {}).get("resourceClaims") or [] for each in (obj, old))
+        wrong = [] if after == before else [invalid_value("spec.resourceClaims", after, "field is immutable")]
+        made, made_before = ((each.get("status") or {}).get("resourceClaimStatuses") or [] for each in (obj, old))
+        if made != made_before:
+            known = {claim.get("name") for claim in after}
+            wrong += generated_errors(made, known, "status.resourceClaimStatuses")
         return wrong
 
 
@@ -58,11 +70,19 @@ class WorkloadStrategy(Strategy):
         wrong: list[FieldError] = []
         for number, template in enumerate(templates):
             wrong += policy_errors(template.get("schedulingPolicy"), f"{field}[{number}].schedulingPolicy")
+            wrong += _claim_errors(template, f"{field}[{number}].resourceClaims")
         return wrong
 
     def validate_update(self, obj: Object, old: Object, subresource: str) -> list[FieldError]:
         after, before = ((each.get("spec") or {}).get("podGroupTemplates") for each in (obj, old))
         return [] if after == before else [invalid_value("spec.podGroupTemplates", after, "field is immutable")]
+
+
+def _claim_errors(spec: Object, field: str) -> list[FieldError]:
+    claims = spec.get("resourceClaims") or []
+    if len(claims) > _MOST_CLAIMS:
+        return [too_many(field, len(claims), _MOST_CLAIMS)]
+    return entry_errors(claims, field)
 
 
 def policy_errors(policy: Any, field: str) -> list[FieldError]:
@@ -82,5 +102,5 @@ def serve_workload_api(registry: Registry) -> None:
     """From now on the group is served."""
     registry.strategies["scheduling.k8s.io/podgroups"] = PodGroupStrategy()
     registry.strategies["scheduling.k8s.io/workloads"] = WorkloadStrategy()
-    registry.serve(Resource(_GROUP, _VERSION, "podgroups", "PodGroup", subresources=STATUS))
-    registry.serve(Resource(_GROUP, _VERSION, "workloads", "Workload"))
+    registry.serve(Resource(GROUP, VERSION, "podgroups", "PodGroup", subresources=STATUS))
+    registry.serve(Resource(GROUP, VERSION, "workloads", "Workload"))

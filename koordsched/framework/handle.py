@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Coroutine, Iterable, Mapping, Sequence, Set
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from random import Random
@@ -161,6 +161,13 @@ class Hypothesis(Protocol):
         """Takes back what was done since."""
 
 
+class BeginHypothesis(Protocol):
+    """Begins a hypothesis about members of one job."""
+
+    def __call__(self, members: Set[str] = frozenset(), /) -> AbstractContextManager[Hypothesis]:
+        """`members`: uids of those that were tried already."""
+
+
 class Clock(Protocol):
     """A source of time."""
 
@@ -278,7 +285,7 @@ class Handle:
     numa_alignment: NUMAAlignment | None = None
     reserved_allocations: list[ReservedAllocation] = field(default_factory=list)
     filtering: Filtering = field(init=False)
-    hypothesis: Callable[[], AbstractContextManager[Hypothesis]] = field(init=False)
+    hypothesis: BeginHypothesis = field(init=False)
 
     def __post_init__(self) -> None:
         if self.live_clock is None:

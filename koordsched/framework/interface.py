@@ -80,7 +80,8 @@ class CycleState:
     that the pod may use, None if there are none. `may_be_suspended`: extenders take part, and while they are asked
     other pods may be looked at. `candidates`: the only rows that may be chosen, in ascending order, None for all.
     `makes_no_room`: why no others are evicted for this pod by itself, "" if they may be.
-    `binding_annotations`: in Bind, what the binding has to set of the pod's annotations.
+    `job_members`: uids of the pods that were tried so far in the same attempt at a job, this one included; empty for a
+    pod that is tried by itself. `binding_annotations`: in Bind, what the binding has to set of the pod's annotations.
     """
 
     pod: Pod
@@ -96,6 +97,7 @@ class CycleState:
     may_be_suspended: bool = False
     candidates: RowArray | None = None
     makes_no_room: str = ""
+    job_members: Set[str] = frozenset()
     binding_annotations: Mapping[str, str] = field(default_factory=dict)
     state: dict[Hashable, Any] = field(default_factory=dict)
     waiting_for_others: Callable[[], AbstractContextManager[None]] = nullcontext

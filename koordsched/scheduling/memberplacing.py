@@ -70,6 +70,7 @@ class MemberPlacing:
         self._tried = 0
         self._candidates: RowArray | None = None
         self._makes_no_room = ""
+        self._job_members: set[str] = set()
         self._victims_are_gone = False
         """Whether the attempt is a hypothesis, for which no room is made."""
         self._consultation: ExtenderConsultation | None = None
@@ -119,6 +120,8 @@ class MemberPlacing:
         attempt = cycle.begin(self._profile_of(pod), pod)
         attempt.cycle.may_be_suspended = consultation is not None
         attempt.cycle.candidates, attempt.cycle.makes_no_room = self._candidates, self._makes_no_room
+        self._job_members.add(pod.uid)
+        attempt.cycle.job_members = self._job_members
         nominated = cycle.queue.nominator.node_of(pod.uid)
         before = transaction.checkpoint()
         preempts: NotPlaced | None = None

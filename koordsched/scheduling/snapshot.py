@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping
 from datetime import UTC, datetime
+from math import ceil
 from types import MappingProxyType
 from typing import Any
 
 import msgspec
 
 from koordsched.api import core
+from koordsched.api.decoding import convert
 from koordsched.api.meta import ObjectMeta
+from koordsched.cluster.claimedresources import of_status, total_of
 from koordsched.cluster.kinds import Kind
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.resources import CPU
@@ -76,7 +79,7 @@ def pod_object(
     if pod.wire is not None:
         spec = pod.wire.spec
     if pod.requests is not pod.shape.requests:
-        spec = _resized(pod, spec, resource_names)
+        spec = _resized(pod, spec, resource_names, facts)
     shown: dict[str, Any] = msgspec.to_builtins(msgspec.structs.replace(spec, node_name=pod.node))
     shown.setdefault("schedulerName", spec.scheduler_name)
     metadata: dict[str, Any] = {
@@ -109,10 +112,13 @@ def pod_object(
 _EPOCH = datetime.fromtimestamp(0, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _resized(pod: Pod, spec: core.PodSpec, names: list[str]) -> core.PodSpec:
-    """The spec with all that counts against the node now in one container."""
+def _resized(pod: Pod, spec: core.PodSpec, names: list[str], facts: Mapping[str, Any]) -> core.PodSpec:
+    """The spec with all that counts against the node now in one container, but for what the status says of claims."""
+    claimed = of_status(convert(facts, core.PodStatus)) if facts else None
+    taken = {name: ceil(amount / (10**6 if name == "cpu" else 10**9)) for name, amount in total_of(claimed or ())}
+    left = [(index, amount - taken.get(names[index], 0)) for index, amount in pod.requests.amounts]
     amounts: core.Quantities = {
-        names[index]: f"{amount}m" if index == CPU else amount for index, amount in pod.requests.amounts
+        names[index]: f"{amount}m" if index == CPU else amount for index, amount in left if amount > 0
     }
     ports = tuple(port for container in (*spec.init_containers, *spec.containers) for port in container.ports)
     first = spec.containers[0]

@@ -106,6 +106,12 @@ NOT_RECORDED = {
     ("ContainerExtendedResourceRequest", "container_name"),
     ("ContainerExtendedResourceRequest", "resource_name"),
     ("ContainerExtendedResourceRequest", "request_name"),
+    ("PodStatus", "node_allocatable_resource_claim_statuses"),
+    ("NodeAllocatableResourceClaimStatus", "resource_claim_name"),
+    ("NodeAllocatableResourceClaimStatus", "containers"),
+    ("NodeAllocatableResourceClaimStatus", "resources"),
+    ("ResourceRequirements", "claims"),
+    ("ContainerClaim", "name"),
 }
 """Compared below, by published field numbers alone."""
 
@@ -402,7 +408,11 @@ def test_the_claims_of_a_pod():
     body["status"] = {
         "resourceClaimStatuses": [{"name": "a", "resourceClaimName": "p-a-1"}, {"name": "b"}],
         "extendedResourceClaimStatus": {"resourceClaimName": "p-x", "requestMappings": [mapping]},
+        "nodeAllocatableResourceClaimStatuses": [
+            {"resourceClaimName": "p-a-1", "containers": ["c"], "resources": {"cpu": "2"}}
+        ],
     }
+    body["spec"] = {"containers": [{"name": "c", "resources": {"claims": [{"name": "a"}]}}]}
     listed = {"apiVersion": "v1", "kind": "PodList", "metadata": {}, "items": [body]}
     from_json, from_protobuf = formats(PODS)
     [item] = from_protobuf.page(encoded(orjson.dumps(listed))).items
@@ -411,3 +421,6 @@ def test_the_claims_of_a_pod():
     assert found.metadata.finalizers == ("a/b", "c/d")
     assert [each.resource_claim_name for each in found.status.resource_claim_statuses] == ["p-a-1", None]
     assert found.status.extended_resource_claim_status.request_mappings[0].request_name == "container-0-request-0"
+    (taken,) = found.status.node_allocatable_resource_claim_statuses
+    assert (taken.resource_claim_name, taken.containers, str(taken.resources["cpu"])) == ("p-a-1", ("c",), "2")
+    assert [each.name for each in found.spec.containers[0].resources.claims] == ["a"]

@@ -69,6 +69,7 @@ DEVICE = {
     "bindsToNode": True,
     **CONDITIONS,
     "allowMultipleAllocations": True,
+    "nodeAllocatableResourceMappings": {"cpu": {"capacityKey": "cores", "allocationMultiplier": "2"}},
 }
 EVERY_FIELD = {
     resource.DeviceClass: {

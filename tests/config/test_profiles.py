@@ -426,6 +426,11 @@ def test_the_flag_for_the_content_type() -> None:
             ["feature gate WorkloadAwarePreemption=true has no effect without GangScheduling=true"],
         ),
         ("GenericWorkload=true,GangScheduling=true,WorkloadAwarePreemption=true", []),
+        ("GenericWorkload=true,DRAWorkloadResourceClaims=true", []),
+        (
+            "DRAWorkloadResourceClaims=true",
+            ["DRAWorkloadResourceClaims is enabled, but depends on features that are disabled: [GenericWorkload]"],
+        ),
     ],
 )
 def test_gates_without_effect_are_named(gates, expected) -> None:

@@ -16,7 +16,7 @@ from koordsched.cluster.builtinkinds import CONFIG_MAPS, DEVICE_TAINT_RULES, NOD
 from koordsched.cluster.kinds import Kind
 from koordsched.config import load, resolve
 from koordsched.plugins import CATALOG, DECLARED, KINDS
-from koordsched.plugins.gangscheduling.kinds import POD_GROUPS
+from koordsched.plugins.shared.podgroups import POD_GROUPS
 from tests.packaging.kubectl import api_server, kubectl, needs_kubectl
 
 USER = 65532

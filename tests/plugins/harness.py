@@ -216,10 +216,10 @@ def scheduler(objects, config=None, registry=IN_TREE):
     return OfflineScheduler(resolved(config), registry, objects, clock=StoppedClock(), rng=Random(7))
 
 
-def resolved(config):
-    """A configuration given as JSON, without its type."""
+def resolved(config, gates=None):
+    """A configuration given as JSON, without its type; `gates`: FeatureGates, None for the defaults."""
     kind = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
-    return resolve(load(msgspec.json.encode({**kind, **config}), catalog=CATALOG), catalog=CATALOG)
+    return resolve(load(msgspec.json.encode({**kind, **config}), catalog=CATALOG), gates=gates, catalog=CATALOG)
 
 
 def explain(objects, wanted, config=None):

@@ -27,7 +27,7 @@ IN_FLIGHT = "in flight"
 
 
 class NaiveClaims:
-    """PreFilter and Filter."""
+    """PreFilter and Filter; which node would be chosen is not asked."""
 
     def pre_score(self, pod, world, nodes):
         """Nothing: where a pod goes does not matter."""

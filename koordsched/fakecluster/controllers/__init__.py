@@ -82,8 +82,7 @@ class Controllers:
         ):
             queue.close()
         if self._resource_claims is not None:
-            self._resource_claims.queue.close()
-            self._resource_claims.pod_queue.close()
+            self._resource_claims.close()
         self._daemon_sets.node_queue.close()
         self._jobs.release_queue.close()
         self._garbage.queue.close()

@@ -15,7 +15,7 @@ from koordsched.api.selectors import Selector
 from koordsched.fakecluster.controllers.conditions import find
 from koordsched.fakecluster.controllers.ownership import Key
 from koordsched.fakecluster.controllers.selectorindex import LabelIndex
-from koordsched.fakecluster.podclaims import PodClaim, extended_claim, pod_claims
+from koordsched.fakecluster.podclaims import PodClaim, extended_claim, group_name, pod_claims
 from koordsched.fakecluster.registry import ChangeView, Registry
 from koordsched.fakecluster.store import Record
 
@@ -45,6 +45,8 @@ class PodRecord(msgspec.Struct, frozen=True, gc=False):
     claims: tuple[PodClaim, ...] = ()
     extended_claim: str = ""
     """Name of the ResourceClaim for its extended resources."""
+    group: str = ""
+    """Name of its PodGroup; empty for a pod without one, and for one without claims."""
 
     @property
     def namespace(self) -> str:
@@ -209,6 +211,7 @@ def pod_record(record: Record, before: PodRecord | None = None) -> PodRecord:
         int(cost) if cost.lstrip("+-").isdecimal() else 0,
         pod_claims(spec, status) if spec.get("resourceClaims") else (),
         extended_claim(status) if "extendedResourceClaimStatus" in status else "",
+        intern(group_name(spec)) if spec.get("resourceClaims") else "",
     )
 
 

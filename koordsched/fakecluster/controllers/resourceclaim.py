@@ -1,7 +1,8 @@
 """Makes ResourceClaims of templates for pods, and takes claims back from pods that need them no longer.
 
 An allocation ends with its last reservation; claims that were made for a pod are deleted with it, those of extended
-resources too. Source of the rules: kube-controller-manager `pkg/controller/resourceclaim`.
+resources too. Where PodGroups are served, their pods may have claims together (`groupclaims`). Source of the rules:
+kube-controller-manager `pkg/controller/resourceclaim`.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from koordsched.fakecluster.controllers.context import ControllerContext
+from koordsched.fakecluster.controllers.groupclaims import GroupClaims
 from koordsched.fakecluster.controllers.informer import Informer
 from koordsched.fakecluster.controllers.ownership import (
     Key,
@@ -19,17 +21,17 @@ from koordsched.fakecluster.controllers.ownership import (
     key_of,
 )
 from koordsched.fakecluster.controllers.pods import PodRecord
+from koordsched.fakecluster.controllers.templateclaims import is_made_for, made_of
 from koordsched.fakecluster.controllers.workqueue import WorkQueue
 from koordsched.fakecluster.errors import ApiStatusError
 from koordsched.fakecluster.podclaims import PodClaim
+from koordsched.fakecluster.workloadapi import GROUP, VERSION
 
 FINALIZER = "resource.kubernetes.io/delete-protection"
 """On claims with an allocation."""
 POD_CLAIM_NAME = "resource.kubernetes.io/pod-claim-name"
 """Annotation of claims made of templates: the entry of the pod's spec."""
 _MOST_RESERVATIONS = 256
-_LONGEST_BASE = 57
-"""Of a generated name, which five random characters and a hyphen complete."""
 _GROUP = "resource.k8s.io"
 
 
@@ -52,16 +54,35 @@ class ResourceClaimController:
         self._claims.on_change(self._claim_changed)
         self._templates.on_change(self._template_changed)
         context.pods.on_change(self._pod_changed)
+        self._groups: GroupClaims | None = None
+        """None where PodGroups are not served."""
+        self._members: dict[Key, dict[Key, None]] = {}
+        """The pods with claims that are in a PodGroup, by its name."""
+        if registry.find(GROUP, VERSION, "podgroups") is not None:
+            self._groups = GroupClaims(context, self._claims, self._templates, self._group_changed)
 
     def start(self) -> list[Callable[[], None]]:
-        """Follows claims and templates; returns what ends it."""
-        return [self._templates.start(), self._claims.start()]
+        """Follows claims and templates, and PodGroups; returns what ends it."""
+        endings = [self._templates.start(), self._claims.start()]
+        return endings if self._groups is None else [*endings, self._groups.start()]
+
+    def close(self) -> None:
+        """Ends it; what was not done yet stays undone."""
+        self.queue.close()
+        self.pod_queue.close()
+        if self._groups is not None:
+            self._groups.queue.close()
 
     # -- what happens
 
     def _pod_changed(self, before: PodRecord | None, after: PodRecord | None) -> None:
         old, new = _claim_keys(before), _claim_keys(after)
         pod = after or before
+        if self._groups is not None and pod is not None and pod.group:
+            if after is None:
+                self._drop(self._members, (pod.namespace, pod.group), pod.key)
+            else:
+                self._members.setdefault((pod.namespace, pod.group), {})[pod.key] = None
         if old != new and pod is not None:
             for key in old:
                 self._drop(self._users, key, pod.key)
@@ -97,6 +118,17 @@ class ResourceClaimController:
             if pod is not None and self._needs_work(pod):
                 self.pod_queue.add(user)
 
+    def _group_changed(self, key: Key, before: Object | None, after: Object | None) -> None:
+        for member in self._members.get(key, ()):
+            pod = self._context.pods.get(member)
+            if pod is not None and self._needs_work(pod):
+                self.pod_queue.add(member)
+        if before is not None and after is None:
+            for claim in self._claims.in_namespace(key[0]):
+                users = (claim.get("status") or {}).get("reservedFor") or ()
+                if any(user.get("uid") == before["metadata"]["uid"] for user in users):
+                    self.queue.add(key_of(claim))
+
     def _template_changed(self, before: Object | None, after: Object | None) -> None:
         if after is not None:
             for pod in self._waiting.pop(key_of(after), ()):
@@ -122,18 +154,24 @@ class ResourceClaimController:
         if not entry.template or not entry.needed:
             return False
         claim = self._claims.get((pod.namespace, entry.claim)) if entry.claim else None
-        return claim is None or controller_uid(claim) != pod.uid
+        return claim is None or controller_uid(claim) != self._owner(pod, entry)
+
+    def _owner(self, pod: PodRecord, entry: PodClaim) -> str:
+        """The uid of the pod, or of its group if the claim of the entry belongs to that."""
+        group = self._groups.of(pod, entry) if self._groups is not None else None
+        return pod.uid if group is None else str(group["metadata"]["uid"])
 
     def _reservable(self, pod: PodRecord, entry: PodClaim) -> Object | None:
         """The claim of a pod that was bound without a scheduler, if it is allocated and may be used by one more."""
         claim = self._claims.get((pod.namespace, entry.claim)) if pod.node and entry.claim else None
-        if claim is None or (entry.template and controller_uid(claim) != pod.uid):
+        if claim is None or (entry.template and controller_uid(claim) != self._owner(pod, entry)):
             return None
         status = claim.get("status") or {}
         reserved = status.get("reservedFor") or ()
         if status.get("allocation") is None or is_deleting(claim) or len(reserved) >= _MOST_RESERVATIONS:
             return None
-        return None if any(consumer.get("uid") == pod.uid for consumer in reserved) else claim
+        owners = (pod.uid, self._owner(pod, entry))
+        return None if any(consumer.get("uid") in owners for consumer in reserved) else claim
 
     def _reconcile_pod(self, key: Key) -> int:
         pod = self._context.pods.get(key)
@@ -145,10 +183,16 @@ class ResourceClaimController:
             claim = self._reservable(pod, entry)
             if claim is not None:
                 status = claim.get("status") or {}
-                consumer = {"resource": "pods", "name": pod.name, "uid": pod.uid}
-                reserved = [*(status.get("reservedFor") or ()), consumer]
+                reserved = [*(status.get("reservedFor") or ()), self._consumer(pod, entry)]
                 writes += self._write_status(claim, {**status, "reservedFor": reserved})
         return writes
+
+    def _consumer(self, pod: PodRecord, entry: PodClaim) -> Object:
+        """Who the claim of the entry is to be reserved for."""
+        uid = self._owner(pod, entry)
+        if uid == pod.uid:
+            return {"resource": "pods", "name": pod.name, "uid": uid}
+        return {"apiGroup": GROUP, "resource": "podgroups", "name": pod.group, "uid": uid}
 
     def _make_claims(self, pod: PodRecord) -> int:
         """Makes the claims that are missing and says so in the pod's status."""
@@ -156,6 +200,14 @@ class ResourceClaimController:
         for entry in pod.claims:
             if not self._is_missing(pod, entry):
                 continue
+            if self._groups is not None and pod.group:
+                if self._groups.get((pod.namespace, pod.group)) is None:
+                    continue  # whose the claim is to be, the group says
+                if (group := self._groups.of(pod, entry)) is not None:
+                    name = self._groups.claim_of(group, entry.entry)
+                    if name and name != entry.claim:
+                        made[entry.entry] = name
+                    continue
             claim = self._made_before(pod, entry.entry)
             if claim is None:
                 template = self._templates.get((pod.namespace, entry.template))
@@ -174,7 +226,7 @@ class ResourceClaimController:
     def _made_before(self, pod: PodRecord, entry: str) -> Object | None:
         """A claim that was made for the entry while the pod's status could not be written."""
         for claim in self._claims.owned_by(pod.uid):
-            if (claim["metadata"].get("annotations") or {}).get(POD_CLAIM_NAME) == entry and not is_deleting(claim):
+            if is_made_for(claim, entry, POD_CLAIM_NAME) and not is_deleting(claim):
                 return claim
         return None
 
@@ -227,7 +279,10 @@ class ResourceClaimController:
         return writes + (self._delete_unused(key) if not valid else 0)
 
     def _may_use(self, namespace: str, consumer: Object) -> bool:
-        """Whether a reservation is for a pod that may still run, or for what is not a pod."""
+        """Whether a reservation is for a pod that may still run, a PodGroup that exists, or for something else."""
+        if self._groups is not None and (consumer.get("apiGroup"), consumer.get("resource")) == (GROUP, "podgroups"):
+            group = self._groups.get((namespace, consumer.get("name") or ""))
+            return group is not None and bool(group["metadata"]["uid"] == consumer.get("uid"))
         if consumer.get("apiGroup") or consumer.get("resource") != "pods":
             return True
         pod = self._context.pods.get((namespace, consumer.get("name") or ""))
@@ -263,19 +318,8 @@ class ResourceClaimController:
 
 def claim_of_template(template: Object, pod: str, uid: str, entry: str) -> Object:
     """The claim that is made of a template for an entry of a pod's `resourceClaims`; the server completes its name."""
-    inner = template["spec"]
-    metadata = inner.get("metadata") or {}
-    claim: Object = {
-        "metadata": {
-            "generateName": _generated_base(pod, entry),
-            "annotations": {**(metadata.get("annotations") or {}), POD_CLAIM_NAME: entry},
-            "ownerReferences": [controller_reference({"metadata": {"name": pod, "uid": uid}}, "v1", "Pod")],
-        },
-        "spec": inner.get("spec") or {},
-    }
-    if metadata.get("labels"):
-        claim["metadata"]["labels"] = metadata["labels"]
-    return claim
+    owner = controller_reference({"metadata": {"name": pod, "uid": uid}}, "v1", "Pod")
+    return made_of(template, owner, entry, POD_CLAIM_NAME)
 
 
 def _claim_keys(pod: PodRecord | None) -> list[Key]:
@@ -303,11 +347,3 @@ def _reserved_for(status: Object, reserved: list[Object], *, keep_allocation: bo
     goes = {"reservedFor"} if reserved or keep_allocation else {"reservedFor", "allocation", "devices"}
     rest = {key: value for key, value in status.items() if key not in goes}
     return {**rest, "reservedFor": reserved} if reserved else rest
-
-
-def _generated_base(pod: str, entry: str) -> str:
-    """What the names of claims for an entry of a pod begin with; both are shortened in proportion if need be."""
-    base = f"{pod}-{entry}-"
-    if len(base) <= _LONGEST_BASE:
-        return base
-    return f"{pod[: len(pod) * _LONGEST_BASE // len(base)]}-{entry[: len(entry) * _LONGEST_BASE // len(base)]}"

@@ -35,6 +35,7 @@ _MOST_CONSUMPTIONS = 2
 _MOST_TAINTS = 16
 _MOST_ATTRIBUTES = 32
 _MOST_VALUES = 48
+_NODE_RESOURCES = ("cpu", "memory", "ephemeral-storage")
 _LONGEST_VALUE = 64
 _SCALARS = ("int", "bool", "string", "version")
 _LISTS = ("ints", "bools", "strings", "versions")
@@ -159,8 +160,23 @@ def _device_errors(device: Object, per_device: bool, field: str) -> Errors:
         lambda each: each.get("counterSet") or "",
         f"{field}.consumesCounters",
     )
+    wrong += _mapping_errors(device, f"{field}.nodeAllocatableResourceMappings")
     wrong += _device_reach_errors(device, per_device, field)
     return wrong + binding_condition_errors(device, field)
+
+
+def _mapping_errors(device: Object, field: str) -> Errors:
+    """What the device takes of its node: of no extended resource, and of a capacity that it has."""
+    wrong: Errors = []
+    for resource, mapping in (device.get("nodeAllocatableResourceMappings") or {}).items():
+        where = f"{field}[{resource}]"
+        if resource not in _NODE_RESOURCES and not resource.startswith("hugepages-"):
+            wrong.append(invalid_value(where, resource, "must be a node-allocatable resource, not an extended one"))
+        wrong += canonicalize_member(mapping, "allocationMultiplier", f"{where}.allocationMultiplier")
+        key = mapping.get("capacityKey")
+        if key is not None and key not in (device.get("capacity") or {}):
+            wrong.append(invalid_value(f"{where}.capacityKey", key, "must be a capacity of the device"))
+    return wrong
 
 
 def _device_reach_errors(device: Object, per_device: bool, field: str) -> Errors:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from koordsched.fakecluster.deviceapi.statusrules import allocation_results, device_id
 from koordsched.fakecluster.hollow.resourcepools import Pool, PoolId
 from koordsched.fakecluster.hollow.slicepublisher import SlicePublisher
-from koordsched.fakecluster.podclaims import extended_claim, pod_claims
+from koordsched.fakecluster.podclaims import extended_claim, is_reserved, pod_claims
 from koordsched.fakecluster.quantities import amount
 from koordsched.fakecluster.registry import Registry
 
@@ -59,7 +59,7 @@ class ClaimBooks:
             status = claim.get("status") or {}
             if status.get("allocation") is None:
                 return f"ResourceClaim {namespace}/{name} is not allocated"
-            if all(each.get("uid") != pod["metadata"]["uid"] for each in status.get("reservedFor") or ()):
+            if not is_reserved(status, pod):
                 return f"ResourceClaim {namespace}/{name} is not reserved for the pod"
             held = _held(claim)
             missing = (self._missing(each, node) for each in held)

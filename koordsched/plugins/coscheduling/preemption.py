@@ -260,7 +260,7 @@ class JobPreemption:
         rooms: list[_Room] = []
         left = job.members
         last: dict[int, int] = {}
-        with self._handle.hypothesis() as trial:
+        with self._handle.hypothesis(job.cycle.job_members) as trial:
             trial.withdraw(job.members)
             while rest and left:
                 i = rest.pop()
@@ -284,7 +284,7 @@ class JobPreemption:
         """Why the pod does not fit each row with all potential victims gone; PASS where it does."""
         cycle = job.cycle
         if pod is not job.trigger:
-            cycle = CycleState(pod)
+            cycle = CycleState(pod, job_members=cycle.job_members)
             if not self._handle.filtering.prepare(cycle, self._without).status.ok:
                 return np.full(len(rows), self._not_helpful, dtype=np.int32)
         with self._handle.filtering.overlaid(cycle):
@@ -363,7 +363,7 @@ class JobPreemption:
         scores[rows] = -costs.costs
         candidates = np.sort(np.concatenate((rows, others)))
         rooms: list[_Room] = []
-        with self._handle.hypothesis() as trial:
+        with self._handle.hypothesis(job.cycle.job_members) as trial:
             trial.withdraw(job.members)
             start = trial.checkpoint()
             for pods in victims.values():

@@ -5,6 +5,7 @@
 * `claims` are those of a pod, `prefilter` finds what is wrong with them, `filtering` judges nodes, `explanation` says
   why; `deallocation` frees what is idle.
 * `binding` writes with `claimwriter`, and waits for `conditions` of devices (`readiness`, `changes`).
+* `groups` are PodGroups whose pods have claims together, with the gate DRAWorkloadResourceClaims.
 * `hints` say what wakes a pod.
 * `cel` has the expressions that select devices, `structured` the allocator, `extended` the claims that are made for
   extended resources, `classselectors` which devices a class has, for scoring.

@@ -15,8 +15,8 @@ def identity_of(pod: Pod, books: DeviceBooks) -> Hashable | None:
 
     Changes of a pod's claims wake it by their names, and its identity is another one then.
     """
-    if books.special_claims.of(pod) is not None:
-        return None
+    if books.special_claims.of(pod) is not None or books.allocatable is not None:
+        return None  # refusals for what devices take of nodes name the claim
     try:
         claims = claims_of(pod, books.claims)
     except ClaimProblem:

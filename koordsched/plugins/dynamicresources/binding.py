@@ -7,13 +7,16 @@ import logging
 from collections.abc import Awaitable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
 from koordsched.api.meta import ObjectMeta
-from koordsched.api.resource import AllocationResult, ResourceClaim
+from koordsched.api.resource import AllocationResult, ResourceClaim, ResourceClaimConsumerReference
 from koordsched.cluster.builtinkinds import PODS, RESOURCE_CLAIMS
+from koordsched.cluster.claimedresources import as_status
 from koordsched.cluster.pod import Pod
 from koordsched.framework.handle import NORMAL, Handle, ObjectGone, WriteFailed
 from koordsched.framework.interface import CycleState
+from koordsched.plugins.dynamicresources.allocatable.takings import updating_failed
 from koordsched.plugins.dynamicresources.assumed import is_older, key_of
 from koordsched.plugins.dynamicresources.books import DeviceBooks
 from koordsched.plugins.dynamicresources.claims import is_reserved_for, title_of
@@ -60,6 +63,8 @@ class ClaimBinding:
         self._readiness = readiness
         self._releases: dict[str, asyncio.Event] = {}
         """uid of a pod -> set when the claims that it was placed with are no longer reserved for it."""
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        """uid of a claim that members of a job may share -> held by the one that writes it."""
 
     async def bind(self, cycle: CycleState, state: DeviceCycle, pod: Pod, node: str) -> None:
         """Allocates and reserves what is not yet, one claim after the other, and waits until devices are ready.
@@ -70,10 +75,21 @@ class ClaimBinding:
             # Of an earlier attempt: it would undo what is written now.
             await release.wait()
         bound = [await self._reserve(state, claim, pod, node) for claim in self._to_reserve(state)]
+        if state.claimed:
+            await self._show_claimed(state, pod)
         if self._readiness is not None and any_conditions(bound):
             text = f"waiting for binding conditions for device on node {node}"
             self._events.pod_event(pod, NORMAL, PENDING, text, action="Scheduling")
             await self._readiness.wait(bound, cycle.waiting_for_others)
+
+    async def _show_claimed(self, state: DeviceCycle, pod: Pod) -> None:
+        """Writes to the pod's status what its claims take of the node, for the kubelet and for schedulers to come."""
+        state.claimed_shown = True
+        status = {"status": as_status(state.claimed)}
+        try:
+            await _uninterrupted(self._writes.merge(PODS, _meta(pod), status, subresource="status", strategic=True))
+        except WriteFailed as error:
+            raise ClaimFailed(updating_failed(pod, str(error))) from error
 
     @staticmethod
     def _to_reserve(state: DeviceCycle) -> Sequence[ResourceClaim]:
@@ -87,17 +103,39 @@ class ClaimBinding:
         if is_in_memory(claim):
             assert allocation is not None, "it is among what was chosen"
             return await self._make_special(state, claim, pod, node)
+        if not state.in_job:
+            return await self._reserve_named(state, claim, allocation, pod)
+        # Pods that share it would only meet with conflicts.
+        turn = self._turns.setdefault(claim.metadata.uid, asyncio.Lock())
+        async with turn:
+            return await self._reserve_named(state, claim, allocation, pod)
+
+    async def _reserve_named(
+        self, state: DeviceCycle, claim: ResourceClaim, allocation: AllocationResult | None, pod: Pod
+    ) -> ResourceClaim:
         known = self._claims.get(*key_of(claim))
         if known is not None and known.metadata.uid == claim.metadata.uid and not is_older(known, claim):
             claim = known
-        state.reserved.append(claim)
-        if allocation is None and is_reserved_for(claim, pod.uid):
+        user = self._books.user_of(claim, pod)
+        if user.uid == pod.uid:
+            state.reserved.append(claim)
+        if allocation is None and is_reserved_for(claim, user.uid):
             return claim
-        return await _uninterrupted(self._write(claim, allocation, pod))
+        if allocation is not None and claim.status.allocation is None and claim.metadata.uid not in self._in_flight:
+            # It was written for a member that shared it, and taken back since: others may have the devices.
+            raise ClaimFailed(f"claim {title_of(claim)} got deallocated elsewhere in the meantime")
+        return await _uninterrupted(self._write(claim, allocation, user, shared=state.in_job))
 
-    async def _write(self, claim: ResourceClaim, allocation: AllocationResult | None, pod: Pod) -> ResourceClaim:
+    async def _write(
+        self,
+        claim: ResourceClaim,
+        allocation: AllocationResult | None,
+        user: ResourceClaimConsumerReference,
+        *,
+        shared: bool,
+    ) -> ResourceClaim:
         """Reserves the claim and shows it: before the placement may be taken back, whatever ends the binding."""
-        written = await self._writer.reserve(claim, allocation, pod)
+        written = await self._writer.reserve(claim, allocation, user, shared=shared)
         self._show(RESOURCE_CLAIMS, written)
         return written
 
@@ -128,7 +166,7 @@ class ClaimBinding:
             self._count(CREATES_METRIC, "failure")
             raise ClaimFailed(create_failed(pod, str(error))) from error
         self._count(CREATES_METRIC, "success")
-        state.created = await self._writer.reserve(state.created, allocation, pod)
+        state.created = await self._writer.reserve(state.created, allocation, _user(pod))
         return state.created
 
     async def _until_seen(self, written: ResourceClaim) -> None:
@@ -163,17 +201,23 @@ class ClaimBinding:
 
     def release(self, state: DeviceCycle, pod: Pod) -> None:
         """What PreBind wrote for a pod that is not bound after all is undone, but for allocations."""
-        if state.reserved or state.created is not None:
+        if state.reserved or state.created is not None or state.claimed_shown:
             done = self._releases[pod.uid] = asyncio.Event()
             claims, state.reserved = state.reserved, []
             created, state.created = state.created, None
+            shown, state.claimed_shown = state.claimed_shown, False
             if created is not None and created.status.allocation is not None:
                 # Its devices are in use until it is deleted, also if no watch has shown it.
                 self._in_flight.begin(created, created.metadata.uid)
-            self._launch(self._undo(claims, created, pod, done))
+            self._launch(self._undo(claims, created, shown, pod, done))
 
     async def _undo(
-        self, claims: Sequence[ResourceClaim], created: ResourceClaim | None, pod: Pod, done: asyncio.Event
+        self,
+        claims: Sequence[ResourceClaim],
+        created: ResourceClaim | None,
+        claimed_shown: bool,
+        pod: Pod,
+        done: asyncio.Event,
     ) -> None:
         try:
             for claim in claims:
@@ -181,10 +225,19 @@ class ClaimBinding:
             if created is not None:
                 await _attempted("delete", created, self._writer.delete(created))
                 self._books.give_up(created.metadata.uid)
+            if claimed_shown:
+                await self._clear_claimed(pod)
         finally:
             done.set()
             if self._releases.get(pod.uid) is done:
                 del self._releases[pod.uid]
+
+    async def _clear_claimed(self, pod: Pod) -> None:
+        cleared = {"status": {"nodeAllocatableResourceClaimStatuses": None}}
+        try:
+            await self._writes.merge(PODS, _meta(pod), cleared, subresource="status", strategic=True)
+        except WriteFailed as error:
+            _log.warning("cannot clear the status of pod %s: %s", pod.key, error)
 
 
 async def _attempted(what: str, claim: ResourceClaim, write: Awaitable[None]) -> None:
@@ -203,6 +256,10 @@ async def _uninterrupted(write: Coroutine[Any, Any, T]) -> T:
     except asyncio.CancelledError:
         await asyncio.gather(task, return_exceptions=True)  # whether it fails does not matter any more
         raise
+
+
+def _user(pod: Pod) -> ResourceClaimConsumerReference:
+    return ResourceClaimConsumerReference(resource="pods", name=pod.name, uid=pod.uid)
 
 
 def _meta(pod: Pod) -> ObjectMeta:

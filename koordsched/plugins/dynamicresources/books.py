@@ -14,17 +14,27 @@ from msgspec.structs import replace
 
 from koordsched.api.core import Node
 from koordsched.api.quantity import QuantityError
-from koordsched.api.resource import AllocationResult, DeviceClass, ResourceClaim, ResourceSlice
+from koordsched.api.resource import (
+    AllocationResult,
+    DeviceClass,
+    ResourceClaim,
+    ResourceClaimConsumerReference,
+    ResourceSlice,
+)
 from koordsched.cluster.builtinkinds import DEVICE_CLASSES, DEVICE_TAINT_RULES, RESOURCE_CLAIMS, RESOURCE_SLICES
 from koordsched.cluster.events import RESOURCE_CLAIM, RESOURCE_SLICE, ActionType, ClusterEvent
+from koordsched.cluster.pod import Pod
 from koordsched.cluster.state import ClusterState
 from koordsched.framework.handle import Handle, left_undone
+from koordsched.plugins.dynamicresources.allocatable import MappedDevices, NodeAllocatable
 from koordsched.plugins.dynamicresources.assumed import AssumedClaims
 from koordsched.plugins.dynamicresources.changes import ClaimChanges
+from koordsched.plugins.dynamicresources.claims import claims_of, is_owned_by
 from koordsched.plugins.dynamicresources.classselectors import ClassSelectors
 from koordsched.plugins.dynamicresources.extended import DeviceCounts, ServedResources, SpecialClaims
 from koordsched.plugins.dynamicresources.extended.claim import owner_of
 from koordsched.plugins.dynamicresources.extended.devicecounts import Later
+from koordsched.plugins.dynamicresources.groups import GATES, ClaimGroups
 from koordsched.plugins.dynamicresources.inflight import AllocationsInFlight
 from koordsched.plugins.dynamicresources.structured import Allocator, CelExpressions, DevicesInUse, Features, SliceIndex
 from koordsched.plugins.dynamicresources.taintrules import TaintedSlices
@@ -81,6 +91,11 @@ class DeviceBooks:
         self.special_claims = SpecialClaims()
         self.served: ServedResources | None = None
         self.counts: DeviceCounts | None = None
+        self._mapped: MappedDevices | None = None
+        self.allocatable: NodeAllocatable | None = None
+        if self.features.node_allocatable:
+            self._mapped = MappedDevices()
+            self.allocatable = NodeAllocatable(cluster, self._mapped)
         self._held: dict[tuple[str, str], AllocationResult] = {}
         """What was counted for each holder."""
         slices = cluster.objects.of(RESOURCE_SLICES)
@@ -101,11 +116,30 @@ class DeviceBooks:
         self.claims = AssumedClaims(cluster.objects.of(RESOURCE_CLAIMS))
         self.claims.subscribe(self._claim_changed)
         self.claim_changes = ClaimChanges(self.claims)
+        self.groups = ClaimGroups(cluster) if gates >= GATES else None
+        """None while the gates for claims of groups are off."""
 
     @staticmethod
     def special_uid(pod_uid: str) -> str:
         """By which the claim for a pod's extended resources is known until it is created."""
         return f"{pod_uid}-extended-resources"
+
+    def claims_of(self, pod: Pod) -> tuple[ResourceClaim, ...]:
+        """The claims of the pod, each once, in the order of its spec. Raises ClaimProblem."""
+        return claims_of(pod, self.claims, self._group_of(pod))
+
+    def may_have(self, claim: ResourceClaim, pod: Pod) -> bool:
+        """Whether a claim that was made of a template was made for the pod, or for its group."""
+        return is_owned_by(claim, pod, self._group_of(pod))
+
+    def user_of(self, claim: ResourceClaim, pod: Pod) -> ResourceClaimConsumerReference:
+        """What the claim is reserved for when the pod gets it: the pod, or its group."""
+        group = self.groups.user_of(claim, pod) if self.groups is not None else None
+        return group or ResourceClaimConsumerReference(resource="pods", name=pod.name, uid=pod.uid)
+
+    def _group_of(self, pod: Pod) -> str:
+        """The name of the group whose claims the pod may have, too; "" for none."""
+        return self.groups.name_of(pod) if self.groups is not None else ""
 
     def device_class(self, name: str) -> DeviceClass | None:
         """The class of that name."""
@@ -165,6 +199,8 @@ class DeviceBooks:
     def _slice_changed(self, old: ResourceSlice | None, new: ResourceSlice | None) -> None:
         if self.counts is not None:
             self.counts.slice_changed(old, new)
+        if self._mapped is not None:
+            self._mapped.slice_changed(old, new)
         if new is None:
             assert old is not None, "a change has an object"
             self.index.remove_slice(old.metadata.name)

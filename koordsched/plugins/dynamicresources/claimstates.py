@@ -13,7 +13,8 @@ from koordsched.cluster.pod import Pod
 from koordsched.cluster.state import ClusterState
 from koordsched.framework.display import Line, Table
 from koordsched.plugins.dynamicresources.books import DeviceBooks
-from koordsched.plugins.dynamicresources.claims import ClaimProblem, claims_of, is_owned_by, title_of
+from koordsched.plugins.dynamicresources.claims import ClaimProblem, title_of
+from koordsched.plugins.dynamicresources.inflight import InFlight
 from koordsched.plugins.dynamicresources.prefilter import problem_of
 
 ALLOCATED, BEING_ALLOCATED, NOT_ALLOCATED = "allocated", "being allocated", "not allocated"
@@ -47,7 +48,7 @@ def refusal_of(pod: Pod, books: DeviceBooks, cluster: ClusterState) -> ClaimsRef
     """What is wrong with the pod's claims before any node is looked at; None if nothing is."""
     try:
         found = problem_of(
-            claims_of(pod, books.claims),
+            books.claims_of(pod),
             books.in_flight,
             books.device_class,
             prioritized_list=books.features.prioritized_list,
@@ -73,13 +74,13 @@ def _state_of(pod: Pod, entry: PodResourceClaim, books: DeviceBooks, cluster: Cl
     title = f"{pod.namespace}/{name}"
     if claim is None:
         return ClaimState(entry.name, title, MISSING)
-    return state_of_claim(entry.name, claim, books, cluster, _trouble(entry, claim, pod))
+    return state_of_claim(entry.name, claim, books, cluster, _trouble(entry, claim, pod, books))
 
 
-def _trouble(entry: PodResourceClaim, claim: ResourceClaim, pod: Pod) -> str:
+def _trouble(entry: PodResourceClaim, claim: ResourceClaim, pod: Pod, books: DeviceBooks) -> str:
     if claim.metadata.deletion_timestamp is not None:
         return DELETED
-    return FOREIGN if entry.resource_claim_name is None and not is_owned_by(claim, pod) else ""
+    return FOREIGN if entry.resource_claim_name is None and not books.may_have(claim, pod) else ""
 
 
 def state_of_claim(
@@ -89,11 +90,14 @@ def state_of_claim(
     flight = books.in_flight.entry(claim.metadata.uid)
     allocation = claim.status.allocation
     if flight is not None and allocation is None:
-        holder = cluster.assigned.get(flight.holder)
-        pods = [holder.title] if holder is not None else []
         found = flight.allocation
         return ClaimState(
-            entry, title_of(claim), trouble or BEING_ALLOCATED, devices_of(found), nodes_text(found.node_selector), pods
+            entry,
+            title_of(claim),
+            trouble or BEING_ALLOCATED,
+            devices_of(found),
+            nodes_text(found.node_selector),
+            holders_of(flight, cluster),
         )
     if allocation is None:
         return ClaimState(entry, title_of(claim), trouble or NOT_ALLOCATED)
@@ -105,6 +109,12 @@ def state_of_claim(
         nodes_text(allocation.node_selector),
         pods_of(claim),
     )
+
+
+def holders_of(flight: InFlight, cluster: ClusterState) -> list[str]:
+    """The pods that get what is in flight, `namespace/name`."""
+    found = (cluster.assigned.get(uid) for uid in flight.holders)
+    return [pod.title for pod in found if pod is not None]
 
 
 def pods_of(claim: ResourceClaim) -> list[str]:

@@ -14,7 +14,6 @@ import msgspec
 
 from koordsched.api.resource import AllocationResult, ResourceClaim, ResourceClaimConsumerReference
 from koordsched.cluster.builtinkinds import RESOURCE_CLAIMS
-from koordsched.cluster.pod import Pod
 from koordsched.framework.handle import Clock, WriteConflict, WriteFailed, Writes
 from koordsched.plugins.dynamicresources.claims import is_reserved_for, title_of
 from koordsched.plugins.shared.moments import moment_text
@@ -46,10 +45,17 @@ class ClaimWriter:
         self._timestamps = timestamps
         self._show = show
 
-    async def reserve(self, claim: ResourceClaim, allocation: AllocationResult | None, pod: Pod) -> ResourceClaim:
-        """Stores the allocation, if it is a new one, and reserves the claim for the pod; returns it as it is then.
+    async def reserve(
+        self,
+        claim: ResourceClaim,
+        allocation: AllocationResult | None,
+        user: ResourceClaimConsumerReference,
+        *,
+        shared: bool = False,
+    ) -> ResourceClaim:
+        """Stores the allocation, if it is a new one, and reserves the claim for the user; returns it as it is then.
 
-        Raises ClaimFailed.
+        `shared`: another pod may have stored the same allocation meanwhile. Raises ClaimFailed.
         """
         title = title_of(claim)
         for attempt in range(_TRIES):
@@ -63,13 +69,15 @@ class ClaimWriter:
                     raise ClaimFailed(f"claim {title} got deleted in the meantime")
                 claim = read
                 self._show(claim)
-                if allocation is not None and _is_done(claim, allocation, pod):
+                if allocation is not None and _is_done(claim, allocation, user):
                     return claim
+            if shared and allocation is not None and _has(claim, allocation):
+                allocation = None
             self._check(claim, allocation)
-            if allocation is None and is_reserved_for(claim, pod.uid):
+            if allocation is None and is_reserved_for(claim, user.uid):
                 return claim
             try:
-                return await self._reserve_once(claim, allocation, pod)
+                return await self._reserve_once(claim, allocation, user)
             except WriteConflict as error:
                 conflict = error
         step = "add allocation and reservation" if allocation is not None else "add reservation"
@@ -85,7 +93,9 @@ class ClaimWriter:
         if allocation is None and claim.status.allocation is None:
             raise ClaimFailed(f"claim {title} got deallocated elsewhere in the meantime")
 
-    async def _reserve_once(self, claim: ResourceClaim, allocation: AllocationResult | None, pod: Pod) -> ResourceClaim:
+    async def _reserve_once(
+        self, claim: ResourceClaim, allocation: AllocationResult | None, user: ResourceClaimConsumerReference
+    ) -> ResourceClaim:
         """Raises WriteConflict if the claim is of another version by now, ClaimFailed for other failures."""
         title = title_of(claim)
         status: dict[str, Any] = {}
@@ -101,7 +111,6 @@ class ClaimWriter:
             if self._timestamps:
                 # Of a new allocation only: one that there is already must not be changed.
                 status["allocation"]["allocationTimestamp"] = moment_text(self._clock.wall())
-        user = ResourceClaimConsumerReference(resource="pods", name=pod.name, uid=pod.uid)
         status["reservedFor"] = msgspec.to_builtins((*claim.status.reserved_for, user))
         step = "add allocation and reservation" if allocation is not None else "add reservation"
         return await _or_fail(
@@ -110,7 +119,7 @@ class ClaimWriter:
         )
 
     async def unreserve(self, claim: ResourceClaim, uid: str) -> None:
-        """Removes the pod of this uid from those that the claim is reserved for. Raises WriteFailed.
+        """Removes the pod, or PodGroup, of this uid from those that the claim is reserved for. Raises WriteFailed.
 
         It is shown at once: the next attempt must not find a reservation there that a late watch still has.
         """
@@ -142,14 +151,20 @@ class ClaimWriter:
         await self._writes.delete(RESOURCE_CLAIMS, meta)
 
 
-def _is_done(claim: ResourceClaim, allocation: AllocationResult, pod: Pod) -> bool:
-    """Whether an attempt whose answer was lost did it: no other client reserves for the pod what was chosen for it."""
-    made = claim.status.allocation
-    return made is not None and is_reserved_for(claim, pod.uid) and _devices(made) == _devices(allocation)
+def _is_done(claim: ResourceClaim, allocation: AllocationResult, user: ResourceClaimConsumerReference) -> bool:
+    """Whether an attempt whose answer was lost did it: no other client reserves for the user what was chosen for it."""
+    return is_reserved_for(claim, user.uid) and _has(claim, allocation)
 
 
-def _devices(allocation: AllocationResult) -> list[tuple[str, str, str, str]]:
-    return [(each.driver, each.pool, each.device, each.share_id or "") for each in allocation.devices.results]
+def _has(claim: ResourceClaim, allocation: AllocationResult) -> bool:
+    """Whether the claim is allocated these devices."""
+    stored = claim.status.allocation
+    return stored is not None and _devices(stored) == _devices(allocation)
+
+
+def _devices(allocation: AllocationResult) -> list[tuple[str, ...]]:
+    results = allocation.devices.results
+    return [(each.request, each.driver, each.pool, each.device, each.share_id or "") for each in results]
 
 
 async def _or_fail(write: Awaitable[T], step: str) -> T:

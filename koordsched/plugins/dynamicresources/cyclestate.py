@@ -9,9 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from koordsched.api.resource import AllocationResult, ResourceClaim
+from koordsched.cluster.claimedresources import ClaimedResources
 from koordsched.framework.status import HeldReason
 from koordsched.plugins.dynamicresources.extended import SpecialRequests
-from koordsched.plugins.dynamicresources.structured import Demand
+from koordsched.plugins.dynamicresources.structured import Demand, score_of
 from koordsched.plugins.shared.matching.nodeselector import NodeTerms
 
 
@@ -37,23 +38,34 @@ class DeviceCycle:
     `claims`: those that the pod names; `allocated` and `open` sort them. `special`: the claim for extended resources,
     None if none of them is served by DRA; `leftover`: it is one of an earlier attempt, and in the way.
     `unavailable`: the places of claims without which a node would do. `scores`: int64 by row, None while all are 0.
-    `chosen`: what Reserve chose; `requests`: of the special claim there. `reserved`: the claims that PreBind may have
-    reserved for the pod; `created`: the special claim that it made.
+    `shared`: those of `claims` whose allocation is in flight for another pod of the same attempt, as it is there;
+    `shared_score`: what their alternatives add to the score of every node. `in_job`: whether others may share what is
+    chosen for this pod. `chosen`: what Reserve chose or shares; `requests`: of the special claim there. `reserved`: the
+    claims that PreBind may have reserved for the pod; `created`: the special claim that it made. `held`: reasons with
+    texts of this attempt. `claimed`: what the claims take of the node since Reserve; `claimed_shown`: PreBind may have
+    written that to the pod's status; `takes`: somewhere they would take something.
     """
 
     __slots__ = (
         "allocated",
         "chosen",
+        "claimed",
+        "claimed_shown",
         "claims",
         "created",
         "demands",
+        "held",
+        "in_job",
         "leftover",
         "open",
         "reason",
         "requests",
         "reserved",
         "scores",
+        "shared",
+        "shared_score",
         "special",
+        "takes",
         "unavailable",
     )
 
@@ -64,8 +76,13 @@ class DeviceCycle:
         special: ResourceClaim | None = None,
         *,
         leftover: bool = False,
+        shared: Sequence[ResourceClaim] = (),
+        in_job: bool = False,
     ) -> None:
         self.claims = claims
+        self.shared = shared
+        self.shared_score = sum(score_of(claim) for claim in shared)
+        self.in_job = in_job
         self.allocated = allocated
         self.open = tuple(claim for claim in claims if claim.status.allocation is None)
         self.special = special
@@ -74,6 +91,10 @@ class DeviceCycle:
         self.unavailable: set[int] = set()
         self.scores: npt.NDArray[np.int64] | None = None
         self.reason: HeldReason | None = None
+        self.held: dict[int, HeldReason] = {}
+        self.claimed: ClaimedResources = ()
+        self.claimed_shown = False
+        self.takes = False
         self.chosen: tuple[Chosen, ...] = ()
         self.requests: SpecialRequests | None = None
         self.reserved: list[ResourceClaim] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Coroutine
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -17,9 +18,11 @@ from koordsched.plugins.dynamicresources.claims import title_of
 from koordsched.plugins.dynamicresources.claimwriter import ClaimWriter
 from koordsched.plugins.dynamicresources.cyclestate import DeviceCycle
 from koordsched.plugins.dynamicresources.extended.claim import DELETED
+from koordsched.plugins.dynamicresources.groups import ClaimGroups
 
 NOTHING_TO_DEALLOCATE = "no new claims to deallocate"
 DEALLOCATED = "deallocation of ResourceClaim completed"
+UNRESERVED = "ResourceClaim unreserved for PodGroup"
 STILL_NOT = "still not schedulable"
 
 _log = logging.getLogger(__name__)
@@ -32,22 +35,35 @@ class Deallocation:
     """
 
     def __init__(
-        self, claims: AssumedClaims, writer: ClaimWriter, rng: Random, launch: Launch, events: EventRecorder
+        self,
+        claims: AssumedClaims,
+        groups: ClaimGroups | None,
+        writer: ClaimWriter,
+        rng: Random,
+        launch: Launch,
+        events: EventRecorder,
     ) -> None:
+        """`groups`: None without claims of groups."""
         self._claims = claims
+        self._groups = groups
         self._writer = writer
         self._rng = rng
         self._launch = launch
         self._events = events
 
     def decide(self, state: DeviceCycle | None, pod: Pod) -> PostFilterResult:
-        """UNSCHEDULABLE always; the text says what is freed."""
+        """UNSCHEDULABLE; the text says what is freed. UNRESOLVABLE if the pod's group loses a reservation: the claim is
+        freed when the pod is tried again, and others are not evicted for it.
+        """
         if state is None:
             return _unschedulable(NOTHING_TO_DEALLOCATE)
         for claim in self._in_random_order(state):
             users = claim.status.reserved_for
             if claim.status.allocation is not None and (not users or [user.uid for user in users] == [pod.uid]):
                 return self._freeing(DEALLOCATED, pod, claim, self._writer.deallocate)
+            if self._groups is not None and (group := self._groups.idle_user(claim, pod)):
+                write = partial(self._writer.unreserve, uid=group)
+                return self._freeing(UNRESERVED, pod, claim, write, Code.UNRESOLVABLE)
         if state.leftover and state.special is not None:
             return self._freeing(DELETED, pod, state.special, self._writer.delete)
         return _unschedulable(STILL_NOT)
@@ -65,9 +81,14 @@ class Deallocation:
         return found
 
     def _freeing(
-        self, text: str, pod: Pod, claim: ResourceClaim, write: Callable[[ResourceClaim], Coroutine[Any, Any, None]]
+        self,
+        text: str,
+        pod: Pod,
+        claim: ResourceClaim,
+        write: Callable[[ResourceClaim], Coroutine[Any, Any, None]],
+        code: Code = Code.UNSCHEDULABLE,
     ) -> PostFilterResult:
-        result = _unschedulable(text)
+        result = PostFilterResult(Status(code, (text,)))
         result.actuate = lambda: self._launch(self._free(pod, claim, write))
         return result
 

@@ -38,7 +38,7 @@ class Explainer:
 
     def notes(self, state: DeviceCycle) -> list[str]:
         """The claims that have their devices already."""
-        return [_allocated(claim) for _, claim, _ in state.allocated]
+        return [_allocated(claim, _users(state, claim)) for _, claim, _ in state.allocated]
 
     def lines(self, state: DeviceCycle, pod: Pod, rows: RowArray) -> list[list[str]]:
         """For each row what speaks against claims that are allocated, how many devices requests could have and what
@@ -47,7 +47,7 @@ class Explainer:
             return [[f"claim {title_of(state.special)} of an earlier attempt is in the way"]] * len(rows)
         answers = self._answers(state, pod, rows)
         return [
-            [*self._unavailable(state, row), *answer, *self._pools(row)]
+            [*self._unavailable(state, row), *answer, *self._taken(state, pod, row), *self._pools(row)]
             for row, answer in zip(rows.tolist(), answers, strict=True)
         ]
 
@@ -64,6 +64,10 @@ class Explainer:
             for claim in self._elsewhere(state, row)
         ]
         changes += [f"pool {text}" for text in self._books.allocator.troubled_pools(row)]
+        if not changes and (shared := self._filter.used_by_others(state, pod, row)) is not None:
+            return f"claim {title_of(shared)} given up by its other pods, since it takes something of the node"
+        if not changes and (taken := self._filter.taken_on(state, pod, row)):
+            return f"room for the pod and what its devices take of the node: {taken}"
         return " and ".join(changes) or "devices that go together"
 
     def nearest(self, state: DeviceCycle, pod: Pod, rows: RowArray) -> int:
@@ -87,7 +91,11 @@ class Explainer:
         name = self._table.names[row]
         if state.leftover:
             return "its claim of an earlier attempt to be deleted"
-        idle = [claim for claim in self._elsewhere(state, row) if not claim.status.reserved_for]
+        idle = [
+            claim
+            for claim in self._elsewhere(state, row)
+            if not claim.status.reserved_for and claim not in state.shared
+        ]
         if idle:
             return f"claim {title_of(idle[0])} to be freed, which no pod uses and the scheduler frees"
         if self._elsewhere(state, row):
@@ -119,7 +127,7 @@ class Explainer:
             if self._filter.is_usable_now(claim):
                 allocation = claim.status.allocation
                 where = nodes_text(allocation.node_selector if allocation is not None else None)
-                lines.append(f"claim {title_of(claim)} can be used on {where} only{_reserved_for(claim)}")
+                lines.append(f"claim {title_of(claim)} can be used on {where} only{_users(state, claim)}")
                 continue
             failure = failure_of(claim)
             why = f"{failure.type}: {failure.reason} {failure.message}".rstrip() if failure is not None else "too late"
@@ -167,20 +175,26 @@ class Explainer:
         found = self._books.allocator.verdicts(demand, np.array([row], dtype=np.intp), self._filter.deadline())
         return not found.outcomes.any()
 
+    def _taken(self, state: DeviceCycle, pod: Pod, row: int) -> list[str]:
+        taken = self._filter.taken_on(state, pod, row)
+        return [f"its devices take of the node {taken}"] if taken else []
+
     def _pools(self, row: int) -> list[str]:
         return [f"pool {text}" for text in self._books.allocator.troubled_pools(row)[:_SHOWN]]
 
 
-def _allocated(claim: ResourceClaim) -> str:
+def _allocated(claim: ResourceClaim, users: str) -> str:
     allocation = claim.status.allocation
     assert allocation is not None, "that is why it is listed"
     devices = devices_of(allocation)
     named = ", ".join(devices[:_SHOWN]) + (f" and {len(devices) - _SHOWN} more" if len(devices) > _SHOWN else "")
     where = nodes_text(allocation.node_selector)
-    return f"claim {title_of(claim)} has {named or 'no device'}, usable on {where}{_reserved_for(claim)}"
+    return f"claim {title_of(claim)} has {named or 'no device'}, usable on {where}{users}"
 
 
-def _reserved_for(claim: ResourceClaim) -> str:
+def _users(state: DeviceCycle, claim: ResourceClaim) -> str:
+    if claim in state.shared:
+        return ", chosen for another member"
     pods = pods_of(claim)
     if not pods:
         return ", reserved for no pod"

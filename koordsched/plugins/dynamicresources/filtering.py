@@ -12,6 +12,8 @@ from koordsched.cluster.nodetable import NodeTable
 from koordsched.cluster.pod import Pod
 from koordsched.framework.handle import Clock
 from koordsched.framework.status import PASS, Code, Codes, ReasonTable
+from koordsched.plugins.dynamicresources.allocatable import NodeAllocatable, TakingFailed
+from koordsched.plugins.dynamicresources.allocatable.filtering import Asked, Takings
 from koordsched.plugins.dynamicresources.books import DeviceBooks
 from koordsched.plugins.dynamicresources.conditions import has_conditions, is_usable
 from koordsched.plugins.dynamicresources.cyclestate import DeviceCycle
@@ -24,7 +26,9 @@ from koordsched.plugins.dynamicresources.structured import (
     InvalidPools,
     Outcome,
     SearchExpired,
+    Verdicts,
 )
+from koordsched.plugins.dynamicresources.structured.footprint import UNMEASURED
 
 CANNOT_ALLOCATE = "cannot allocate all claims"
 INVALID_POOLS = "invalid resource pools were encountered"
@@ -74,9 +78,12 @@ class DeviceFilter:
             return np.full(len(rows), self._leftover, dtype=np.int32)
         codes = np.zeros(len(rows), dtype=np.int32)
         deadline = self.deadline()
-        for at, demand in self._demands(state, pod, table, rows, codes):
-            if demand is not None:
-                codes[at] = self._search(state, demand, table, rows[at], deadline)
+        if self._books.allocatable is not None:
+            self._search_with_allocatable(self._books.allocatable, state, pod, table, rows, codes, deadline)
+        else:
+            for at, demand in self._demands(state, pod, table, rows, codes):
+                if demand is not None:
+                    codes[at] = self._search(state, demand, table, rows[at], deadline)[0]
         self._check_allocated(state, table, rows, codes)
         return codes if codes.any() else None
 
@@ -91,6 +98,32 @@ class DeviceFilter:
         if state.special is None or self._served is None:
             return None
         return self._served.on_row(pod.shape, row) or None
+
+    def taken_on(self, state: DeviceCycle, pod: Pod, row: int) -> str:
+        """What the claims would take of a row where devices can be had, in words; "" if nothing, or if it does not
+        count.
+        """
+        allocatable = self._books.allocatable
+        if allocatable is None:
+            return ""
+        try:
+            taken = [*allocatable.takings_of_allocated(state)]
+        except TakingFailed:
+            return ""
+        _, demand = self.demand_on(state, pod, row)
+        if demand is not None:
+            found = self._books.allocator.verdicts(demand, np.array([row], dtype=np.intp), self.deadline())
+            footprints = found.footprints[found.taken[0]] if found.taken is not None else ()
+            if found.outcomes.any() or UNMEASURED in footprints:
+                return ""
+            if footprints:
+                taken += zip((claim.metadata.name for claim in demand.claims), footprints, strict=True)
+        return allocatable.in_words(taken, pod)
+
+    def used_by_others(self, state: DeviceCycle, pod: Pod, row: int) -> ResourceClaim | None:
+        """A claim that takes something of the row, and that another pod there has; None if there is none."""
+        allocatable = self._books.allocatable
+        return allocatable.used_by_others(state, pod, row) if allocatable is not None else None
 
     def deadline(self) -> Deadline:
         """For the searches that begin now."""
@@ -131,15 +164,65 @@ class DeviceFilter:
             demand = state.demands[special] = self._books.allocator.demand(claims, self._books.device_class)
         return demand
 
+    # --- what devices take of their nodes --------------------------------------------------------------
+
+    def _search_with_allocatable(
+        self,
+        allocatable: NodeAllocatable,
+        state: DeviceCycle,
+        pod: Pod,
+        table: NodeTable,
+        rows: RowArray,
+        codes: Codes,
+        deadline: Deadline,
+    ) -> None:
+        """The verdicts where what devices take of nodes counts: rows are grouped by what they would take there."""
+        asked = Asked(self._plugin, self._reasons, state, pod, table)
+        groups = list(self._demands(state, pod, table, rows, codes))
+        allocatable.refuse_shared(asked, rows, codes)
+        try:
+            taken = allocatable.takings_of_allocated(state)
+        except TakingFailed as failure:
+            state.reason = self._reasons.hold(self._plugin, Code.ERROR, str(failure))
+            codes[codes == PASS] = state.reason.number
+            return
+
+        def judge(at: RowArray, more: Takings) -> None:
+            verdicts = allocatable.judge(asked, rows[at], [*taken, *more])
+            if verdicts is not None:
+                codes[at] = verdicts
+
+        claimed_for = np.zeros(len(rows), dtype=np.bool_)
+        for everywhere, demand in groups:
+            at = everywhere[codes[everywhere] == PASS]
+            if demand is None or not len(at):
+                continue
+            claimed_for[at] = True
+            codes[at], found = self._search(state, demand, table, rows[at], deadline)
+            fits = codes[at] == PASS
+            if found.taken is None or not fits.any():
+                continue
+            for number in np.unique(found.taken[fits]).tolist():
+                own = at[fits & (found.taken == number)]
+                footprints = found.footprints[number]
+                if UNMEASURED in footprints:
+                    codes[own] = self._error(state, demand, table, int(rows[own[0]]), Outcome.ERROR)
+                else:
+                    names = (claim.metadata.name for claim in demand.claims)
+                    judge(own, list(zip(names, footprints, strict=True)))
+        rest = np.flatnonzero(~claimed_for & (codes == PASS))
+        if len(rest) and taken:
+            judge(rest, ())
+
     # --- searches ------------------------------------------------------------------------------------
 
     def _search(
         self, state: DeviceCycle, demand: Demand, table: NodeTable, rows: RowArray, deadline: Deadline
-    ) -> Codes:
+    ) -> tuple[Codes, Verdicts]:
         found = self._books.allocator.verdicts(demand, rows, deadline)
         codes: Codes = self._code_of[found.outcomes]
         if not found.outcomes.any() and not found.scores.any():
-            return codes
+            return codes, found
         failed = np.flatnonzero(found.outcomes == Outcome.ERROR)
         if not len(failed) and not (found.outcomes == Outcome.FITS).any():
             # Where no node is known to do, it is not known either that none does.
@@ -149,16 +232,18 @@ class DeviceFilter:
         if found.scores.any():
             if state.scores is None or len(state.scores) != table.size:
                 state.scores = np.zeros(table.size, dtype=np.int64)
-            state.scores[rows] = found.scores
-        return codes
+            state.scores[rows] = found.scores + state.shared_score
+        return codes, found
 
     def _error(self, state: DeviceCycle, demand: Demand, table: NodeTable, row: int, outcome: int) -> int:
         """The number of the Error with the text of one row, which ends the attempt."""
         text = f"node {table.names[row]}: {TIMED_OUT}"
         if outcome == Outcome.ERROR:
             try:
-                self._books.allocator.allocate(demand, row, self.deadline())
-            except AllocationError as error:
+                found = self._books.allocator.allocate(demand, row, self.deadline())
+                if found is not None and self._books.allocatable is not None:
+                    self._books.allocatable.check(demand.claims, found.results)
+            except (AllocationError, TakingFailed) as error:
                 text = str(error)
             except (InvalidPools, SearchExpired):
                 pass

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
 from koordsched.api.resource import ResourceClaim
 from koordsched.cluster.events import DEVICE_CLASS, NODE, POD, RESOURCE_CLAIM, RESOURCE_SLICE, ActionType, ClusterEvent
 from koordsched.cluster.pod import Pod
-from koordsched.plugins.dynamicresources.assumed import AssumedClaims
-from koordsched.plugins.dynamicresources.claims import ClaimProblem, claims_of, named_claims
+from koordsched.plugins.dynamicresources.claims import ClaimProblem, named_claims
 from koordsched.queue.hints import ByKey, HintRegistration, QueueingHint, Scope
 
 _CHANGE = ActionType.ADD | ActionType.UPDATE
@@ -20,9 +19,10 @@ _NODE = ActionType.ADD | ActionType.UPDATE_NODE_LABEL | ActionType.UPDATE_NODE_A
 class Hints:
     """The hints of one plugin."""
 
-    def __init__(self, plugin: str, claims: AssumedClaims) -> None:
+    def __init__(self, plugin: str, claims_of: Callable[[Pod], Sequence[ResourceClaim]]) -> None:
+        """`claims_of`: the claims of a pod; raises ClaimProblem."""
         self._plugin = plugin
-        self._claims = claims
+        self._claims_of = claims_of
 
     def registrations(self) -> list[HintRegistration[Pod]]:
         """All of them. Devices that come free may help any pod; other changes of a claim those that use it."""
@@ -39,7 +39,7 @@ class Hints:
     def _after_claim_change(self, pod: Pod, old: ResourceClaim | None, new: ResourceClaim | None) -> QueueingHint:
         """The claim has a name that the pod uses; whether it is the pod's own claim, its uid says."""
         try:
-            own = claims_of(pod, self._claims)
+            own = self._claims_of(pod)
         except ClaimProblem:
             return QueueingHint.SKIP
         if new is None or all(claim.metadata.uid != new.metadata.uid for claim in own):
@@ -48,7 +48,7 @@ class Hints:
 
     def _after_pod_change(self, pod: Pod, old: Pod | None, new: Pod | None) -> QueueingHint:
         try:
-            claims_of(pod if new is None else new, self._claims)
+            self._claims_of(pod if new is None else new)
         except ClaimProblem:
             return QueueingHint.SKIP
         return QueueingHint.QUEUE

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Set
 
 import msgspec
+from msgspec.structs import replace
 
 from koordsched.api.resource import AllocationResult, ResourceClaim
 
 
 class InFlight(msgspec.Struct, frozen=True):
-    """An allocation in flight, for a pod (`holder`, its uid). `claim` has it in its status."""
+    """An allocation in flight, for a pod (`holder`, its uid). `claim` has it in its status.
+
+    `sharers`: the uids of other pods that get it as well, in the order in which they joined.
+    """
 
     holder: str
     claim: ResourceClaim
+    sharers: tuple[str, ...] = ()
+
+    @property
+    def holders(self) -> tuple[str, ...]:
+        """All pods that it is for."""
+        return (self.holder, *self.sharers)
 
     @property
     def allocation(self) -> AllocationResult:
@@ -51,6 +61,11 @@ class AllocationsInFlight:
         """The allocation in flight for the claim of this uid."""
         return self._by_claim.get(uid)
 
+    def shared_with(self, uid: str, pods: Set[str]) -> ResourceClaim | None:
+        """The claim of this uid with its allocation, if that is in flight for one of these pods (their uids)."""
+        found = self._by_claim.get(uid)
+        return found.claim if found is not None and not pods.isdisjoint(found.holders) else None
+
     def __iter__(self) -> Iterator[InFlight]:
         """All of them, oldest first."""
         return iter(list(self._by_claim.values()))
@@ -63,21 +78,47 @@ class AllocationsInFlight:
         self._by_holder.setdefault(holder, {})[uid] = None
         self._changed(uid, entry.allocation)
 
+    def join(self, uid: str, sharer: str) -> bool:
+        """The pod of the uid `sharer` gets what is in flight for a claim as well; False if nothing is."""
+        entry = self._by_claim.get(uid)
+        if entry is None:
+            return False
+        if sharer not in entry.holders:
+            self._by_claim[uid] = replace(entry, sharers=(*entry.sharers, sharer))
+            self._by_holder.setdefault(sharer, {})[uid] = None
+        return True
+
     def end(self, uid: str) -> InFlight | None:
         """The claim is no longer in flight; returns what was."""
         entry = self._by_claim.pop(uid, None)
         if entry is not None:
-            held = self._by_holder[entry.holder]
-            del held[uid]
-            if not held:
-                del self._by_holder[entry.holder]
+            for holder in entry.holders:
+                self._let_go(holder, uid)
             self._changed(uid, None)
         return entry
 
     def give_up(self, holder: str) -> list[InFlight]:
-        """The pod does not get what is in flight for it, the newest first; returns what was."""
-        uids = reversed(list(self._by_holder.get(holder, ())))
-        return [entry for uid in uids if (entry := self.end(uid)) is not None]
+        """The pod does not get what is in flight for it, the newest first; returns what is in flight no longer.
+
+        What it shares stays in flight for the others.
+        """
+        ended: list[InFlight] = []
+        for uid in reversed(list(self._by_holder.get(holder, ()))):
+            entry = self._by_claim[uid]
+            left = tuple(each for each in entry.holders if each != holder)
+            if left:
+                self._by_claim[uid] = InFlight(left[0], entry.claim, left[1:])
+                self._let_go(holder, uid)
+            else:
+                self.end(uid)
+                ended.append(entry)
+        return ended
+
+    def _let_go(self, holder: str, uid: str) -> None:
+        held = self._by_holder[holder]
+        del held[uid]
+        if not held:
+            del self._by_holder[holder]
 
     # --- journals ----------------------------------------------------------------------------------
 
@@ -91,3 +132,5 @@ class AllocationsInFlight:
             self.end(uid)
         for entry in state:
             self.begin(entry.claim, entry.holder)
+            for sharer in entry.sharers:
+                self.join(entry.claim.metadata.uid, sharer)

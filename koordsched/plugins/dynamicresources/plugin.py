@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 
+from koordsched.api.resource import ResourceClaim
 from koordsched.cluster.builtinkinds import RESOURCE_CLAIMS
 from koordsched.cluster.changelog import RowArray
 from koordsched.cluster.nodetable import NodeTable, Rows
@@ -34,9 +35,12 @@ from koordsched.framework.interface import (
 )
 from koordsched.framework.status import SKIP, SUCCESS, Code, Codes, Status
 from koordsched.plugins.dynamicresources.alike import identity_of
+from koordsched.plugins.dynamicresources.allocatable import TakingFailed
+from koordsched.plugins.dynamicresources.allocatable.filtering import ANY_POD
+from koordsched.plugins.dynamicresources.allocatable.hints import room_made
 from koordsched.plugins.dynamicresources.binding import ClaimBinding
 from koordsched.plugins.dynamicresources.books import DeviceBooks, books_of
-from koordsched.plugins.dynamicresources.claims import ClaimProblem, claims_of
+from koordsched.plugins.dynamicresources.claims import ClaimProblem
 from koordsched.plugins.dynamicresources.claimstates import ClaimsRefusal, refusal_of
 from koordsched.plugins.dynamicresources.claimwriter import FINALIZER, ClaimFailed, ClaimWriter
 from koordsched.plugins.dynamicresources.conditions import BindingFailed, BindingTimeout
@@ -87,7 +91,7 @@ class DynamicResources(
         self._table = handle.cluster.table
         self._rng = handle.rng
         self._selectors = NodeSelectors()
-        self._hints = Hints(self.name, books.claims)
+        self._hints = Hints(self.name, books.claims_of)
         self._served: ServedResources | None = books.served
         binding_timeout = _seconds(args.binding_timeout) if books.features.binding_conditions else None
         self._filter = DeviceFilter(
@@ -118,13 +122,15 @@ class DynamicResources(
                 handle.observe,
             )
         self._binding = ClaimBinding(handle, books, writer, readiness)
-        self._deallocation = Deallocation(books.claims, writer, handle.rng, handle.launch, handle.events)
+        self._deallocation = Deallocation(books.claims, books.groups, writer, handle.rng, handle.launch, handle.events)
 
     def events_to_register(self) -> Sequence[HintRegistration[Pod]]:
         """Changes of claims, classes, slices and nodes, and of the claims that the pod's status names."""
         registrations = self._hints.registrations()
         if self._served is not None:
             registrations.append(after_special_claim_gone(self.name))
+        if self._books.allocatable is not None:
+            registrations.append(room_made(self.name))
         return registrations
 
     def identity(self, pod: Pod) -> Hashable | None:
@@ -141,7 +147,7 @@ class DynamicResources(
         if pod.virtual or not pod.shape.spec.resource_claims:
             return SUCCESS
         try:
-            claims_of(pod, self._books.claims)
+            self._books.claims_of(pod)
         except ClaimProblem as problem:
             return Status(Code.UNRESOLVABLE, (str(problem),))
         return SUCCESS
@@ -157,7 +163,7 @@ class DynamicResources(
     def pre_filter(self, cycle: CycleState, pod: Pod) -> PreFilterResult | Status:
         """SKIP without claims; UNRESOLVABLE or an ERROR if a claim cannot be allocated anywhere."""
         try:
-            claims = claims_of(pod, self._books.claims)
+            claims = self._books.claims_of(pod)
         except ClaimProblem as problem:
             return Status(Code.UNRESOLVABLE, (str(problem),))
         special, leftover = None, False
@@ -167,6 +173,7 @@ class DynamicResources(
             special = existing or in_memory(pod, self._books.special_uid(pod.uid))
         if not claims and special is None:
             return SKIP
+        claims, shared = self._with_shared(cycle, claims)
         status = problem_of(
             claims,
             self._books.in_flight,
@@ -181,8 +188,25 @@ class DynamicResources(
             if (allocation := claim.status.allocation) is not None
             for selector in (allocation.node_selector,)
         ]
-        cycle.state[self] = DeviceCycle(claims, allocated, special, leftover=leftover)
+        cycle.state[self] = DeviceCycle(
+            claims, allocated, special, leftover=leftover, shared=shared, in_job=bool(cycle.job_members)
+        )
         return SUCCESS
+
+    def _with_shared(
+        self, cycle: CycleState, claims: tuple[ResourceClaim, ...]
+    ) -> tuple[tuple[ResourceClaim, ...], Sequence[ResourceClaim]]:
+        """The claims with what is in flight for members of the same job, and those for which something is."""
+        if not cycle.job_members:
+            return claims, ()
+        found = [
+            self._books.in_flight.shared_with(claim.metadata.uid, cycle.job_members)
+            if claim.status.allocation is None
+            else None
+            for claim in claims
+        ]
+        both = zip(claims, found, strict=True)
+        return tuple(flying or claim for claim, flying in both), [flying for flying in found if flying is not None]
 
     # --- nodes ---------------------------------------------------------------------------------------
 
@@ -192,8 +216,11 @@ class DynamicResources(
         return self._filter.verdicts(state, pod, table, rows) if state is not None else None
 
     def dry_run(self, cycle: CycleState, pod: Pod, coming: Iterable[Pod]) -> FilterDryRun:
-        """Other pods do not matter: devices are free when claims say so."""
-        return PodIndependent(self, cycle, pod)
+        """Other pods do not matter: devices are free when claims say so. But where devices take
+        something of the node, the room that is left matters.
+        """
+        state = self._state(cycle)
+        return PodIndependent(self, cycle, pod, one_by_one=ANY_POD if state is not None and state.takes else None)
 
     def treats_alike(self, shape: PodShape) -> bool:
         """Pods without claims: there is nothing to free for them."""
@@ -251,17 +278,27 @@ class DynamicResources(
         if state is None or pod.virtual:
             return SUCCESS
         claims, demand = self._filter.demand_on(state, pod, row)
-        if demand is None:
-            return SUCCESS
-        try:
-            found = self._books.allocator.allocate(demand, row, self._filter.deadline())
-        except (AllocationError, InvalidPools, SearchExpired):
-            found = None
-        if found is None:
-            return Status(Code.ERROR, (NOT_CHOSEN,))
-        state.chosen = tuple(Chosen(*pair) for pair in zip(claims, found.results, strict=True))
-        for claim, allocation in state.chosen:
+        chosen: tuple[Chosen, ...] = ()
+        if demand is not None:
+            try:
+                found = self._books.allocator.allocate(demand, row, self._filter.deadline())
+            except (AllocationError, InvalidPools, SearchExpired):
+                found = None
+            if found is None:
+                return Status(Code.ERROR, (NOT_CHOSEN,))
+            chosen = tuple(Chosen(*pair) for pair in zip(claims, found.results, strict=True))
+        if self._books.allocatable is not None:
+            try:
+                self._books.allocatable.begin(state, pod, chosen)
+            except TakingFailed as failure:
+                return Status(Code.ERROR, (str(failure),))
+        state.chosen = chosen
+        for claim, allocation in chosen:
             self._books.begin(claim, allocation, FINALIZER, pod.uid)
+        for claim in state.shared:
+            if claim.status.allocation is None or not self._books.in_flight.join(claim.metadata.uid, pod.uid):
+                return Status(Code.ERROR, (NOT_CHOSEN,))
+            state.chosen = (*state.chosen, Chosen(claim, claim.status.allocation))
         return SUCCESS
 
     def unreserve(self, cycle: CycleState, pod: Pod, row: int) -> None:
@@ -269,6 +306,8 @@ class DynamicResources(
         state = self._state(cycle)
         if state is not None:
             state.chosen = ()
+            if self._books.allocatable is not None:
+                self._books.allocatable.end(state, pod)
             self._binding.release(state, pod)
         self._books.give_up(pod.uid)
 

@@ -25,12 +25,12 @@ def settle(state: DeviceCycle, pod: Pod, books: DeviceBooks, cluster: ClusterSta
         claim = books.claims.get(named.metadata.namespace, named.metadata.name)
         assert claim is not None, "nothing is deleted in between"
         allocation = claim.status.allocation or chosen[claim.metadata.uid]
-        books.claims.assume(_reserved(claim, allocation, pod))
+        books.claims.assume(_reserved(claim, allocation, books.user_of(claim, pod)))
         given.append((claim, allocation))
     for claim, allocation in state.chosen:
         if is_in_memory(claim):
             made = _made(claim, state, pod)
-            cluster.objects.of(RESOURCE_CLAIMS).upsert(_reserved(made, allocation, pod))
+            cluster.objects.of(RESOURCE_CLAIMS).upsert(_reserved(made, allocation, books.user_of(made, pod)))
             given.append((made, allocation))
     return placement_lines(given)
 
@@ -42,8 +42,10 @@ def _made(claim: ResourceClaim, state: DeviceCycle, pod: Pod) -> ResourceClaim:
     return replace(claim, metadata=replace(claim.metadata, name=f"{pod.name}-extended-resources"))
 
 
-def _reserved(claim: ResourceClaim, allocation: AllocationResult, pod: Pod) -> ResourceClaim:
+def _reserved(
+    claim: ResourceClaim, allocation: AllocationResult, user: ResourceClaimConsumerReference
+) -> ResourceClaim:
     users: Sequence[ResourceClaimConsumerReference] = claim.status.reserved_for
-    if not is_reserved_for(claim, pod.uid):
-        users = (*users, ResourceClaimConsumerReference(resource="pods", name=pod.name, uid=pod.uid))
+    if not is_reserved_for(claim, user.uid):
+        users = (*users, user)
     return replace(claim, status=replace(claim.status, allocation=allocation, reserved_for=tuple(users)))

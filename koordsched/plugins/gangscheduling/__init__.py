@@ -2,7 +2,7 @@
 
 Active only with the feature gates GenericWorkload and GangScheduling.
 
-* `kinds` the PodGroup; `messages` the texts.
+* `messages` the texts; the PodGroup itself is `plugins.shared.podgroups`.
 * `cache` has the pods of every group; `plugin` is the plugin at the extension points; `round` one attempt at a group.
 * `topology` is TopologyPlacementGenerator and PodGroupPodsCount, with the gate TopologyAwareWorkloadScheduling.
 * `controller` writes the condition PodGroupScheduled.

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from koordsched.api import core
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.state import ClusterState
 from koordsched.framework.handle import WARNING, Handle
 from koordsched.framework.jobs import Ending
 from koordsched.plugins.gangscheduling import messages
-from koordsched.plugins.gangscheduling.kinds import POD_GROUPS, PodGroup, group_name
+from koordsched.plugins.shared.podgroups import POD_GROUPS, GroupNames, PodGroup
 
 
 class Members:
@@ -45,7 +44,7 @@ class PodGroupCache:
         self._of_pod: dict[str, str] = {}
         self._listeners: list[Callable[[str, Ending, str], None]] = []
         self.members: dict[str, Members] = {}
-        self._name = cluster.pod_facts.declare_spec("scheduling-group", _group_name, _in_spec)
+        self._names = GroupNames.shared(cluster)
         self.groups = cluster.objects.of(POD_GROUPS)
         self.groups.subscribe(self._group_changed)
         cluster.add_observer(self)
@@ -59,9 +58,7 @@ class PodGroupCache:
 
     def name_of(self, pod: Pod) -> str:
         """The name of the group that the pod is in; "" for most pods."""
-        if pod.wire is not None:
-            return group_name(pod.wire.spec)
-        return self._name.of(pod) or ""
+        return self._names.of(pod)
 
     def id_of(self, pod: Pod) -> str:
         """The id of the group that the pod is in; "" for most pods."""
@@ -149,11 +146,3 @@ class PodGroupCache:
         """An attempt at a group ended."""
         for listener in self._listeners:
             listener(group_id, ending, message)
-
-
-def _group_name(wire: core.Pod) -> str | None:
-    return group_name(wire.spec) or None
-
-
-def _in_spec(name: str) -> dict[str, object]:
-    return {"schedulingGroup": {"podGroupName": name}}

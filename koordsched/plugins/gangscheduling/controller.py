@@ -13,9 +13,9 @@ import msgspec
 from koordsched.framework.controller import ControllerHandle
 from koordsched.framework.handle import WriteFailed
 from koordsched.framework.jobs import Ending
-from koordsched.plugins.gangscheduling.kinds import POD_GROUP_SCHEDULED, POD_GROUPS, Condition, PodGroup
 from koordsched.plugins.gangscheduling.plugin import GangScheduling
 from koordsched.plugins.shared.moments import moment_text
+from koordsched.plugins.shared.podgroups import POD_GROUP_SCHEDULED, POD_GROUPS, Condition, PodGroup
 from koordsched.plugins.shared.workqueue import WorkQueue
 
 _log = logging.getLogger(__name__)

@@ -13,9 +13,9 @@ from koordsched.framework.jobs import GroupJob, Job, JobScheduling
 from koordsched.framework.status import SUCCESS, Code, Status
 from koordsched.plugins.gangscheduling import messages
 from koordsched.plugins.gangscheduling.cache import PodGroupCache
-from koordsched.plugins.gangscheduling.kinds import POD_GROUPS, PodGroup
 from koordsched.plugins.gangscheduling.preemption import RoomsForGroups
 from koordsched.plugins.gangscheduling.round import Round
+from koordsched.plugins.shared.podgroups import POD_GROUPS, PodGroup
 from koordsched.queue.hints import ByKey, HintRegistration
 
 GATES = frozenset(("GenericWorkload", "GangScheduling"))

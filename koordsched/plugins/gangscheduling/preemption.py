@@ -26,7 +26,7 @@ from koordsched.framework.jobs import GroupPreemption
 from koordsched.framework.status import PASS, SUCCESS
 from koordsched.plugins.gangscheduling import messages
 from koordsched.plugins.gangscheduling.cache import PodGroupCache
-from koordsched.plugins.gangscheduling.kinds import POD_GROUPS, PodGroup
+from koordsched.plugins.shared.podgroups import POD_GROUPS, PodGroup
 from koordsched.plugins.shared.preemption.budgets import Budgets
 from koordsched.plugins.shared.preemption.candidates import started_at
 from koordsched.plugins.shared.preemption.victims import victim_table

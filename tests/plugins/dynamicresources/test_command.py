@@ -371,3 +371,18 @@ def test_a_configuration_with_the_plugins_arguments_is_checked(tmp_path):
     result = run("check-config", write(tmp_path / "config.yaml", given))
     assert result.exit_code == 1
     assert "must be zero or positive" in result.output
+
+
+def test_claims_of_templates_of_groups(file):
+    spec = {"schedulingPolicy": {"gang": {"minCount": 2}}}
+    spec["resourceClaims"] = [{"name": "gpu", "resourceClaimTemplateName": "t"}]
+    group = {"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup", "metadata": {"name": "g"}, "spec": spec}
+    pods = [manifest(claiming(name, ("gpu", None), schedulingGroup={"podGroupName": "g"})) for name in ("p", "q")]
+    gates = "GenericWorkload=true,GangScheduling=true,DRAWorkloadResourceClaims=true"
+    answer = answer_of("simulate", "-f", file(*cluster(), template(), group, *pods), "--feature-gates", gates, code=0)
+    assert "1 ResourceClaims made from templates in default" in answer["notes"]
+    given = {each["pod"]: each["given"]["DynamicResources"] for each in answer["pods"]}
+    (line,) = given["default/p"]
+    assert line.startswith("claim default/g-gpu-")
+    assert line.endswith(": r = drv/n1/d0")
+    assert given["default/q"] == [line]

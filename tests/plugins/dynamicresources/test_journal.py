@@ -17,7 +17,7 @@ def state_of(scheduler):
     """Where pods are, which claims have which devices, and what is in flight."""
     books = scheduler.profiles["default-scheduler"].plugins["DynamicResources"]._books
     claims = {each.metadata.name: each.status.allocation for each in books.claims}
-    in_flight = {entry.claim.metadata.uid: entry.holder for entry in books.in_flight.recorded_state()}
+    in_flight = {entry.claim.metadata.uid: entry.holders for entry in books.in_flight.recorded_state()}
     in_use = {pool: sorted(use.devices) for pool, use in books.in_use.pools.items() if use.devices}
     return places(scheduler), claims, in_flight, in_use
 

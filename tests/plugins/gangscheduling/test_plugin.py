@@ -7,8 +7,8 @@ import pytest
 from koordsched.framework.jobs import Ending
 from koordsched.framework.status import Code
 from koordsched.plugins.gangscheduling.controller import changed_conditions, outcome_of
-from koordsched.plugins.gangscheduling.kinds import Condition, PodGroup, PodGroupStatus
 from koordsched.plugins.gangscheduling.plugin import GATES, GangScheduling
+from koordsched.plugins.shared.podgroups import Condition, PodGroup, PodGroupStatus
 from tests.plugins.gangscheduling.test_offline import group, member
 from tests.plugins.harness import Bench
 from tests.plugins.objects import node, pod

@@ -9,7 +9,7 @@ import msgspec
 from koordsched.api.resource import AllocationResult, Device, DeviceAttribute
 from koordsched.framework.declaration import NotFound, finished
 from koordsched.plugins.dynamicresources.claims import title_of
-from koordsched.plugins.dynamicresources.claimstates import pods_of
+from koordsched.plugins.dynamicresources.claimstates import holders_of, pods_of
 from koordsched.plugins.dynamicresources.plugin import DynamicResources
 from koordsched.plugins.dynamicresources.structured.inspection import PoolState, Use
 from koordsched.plugins.dynamicresources.structured.slices import PoolKey
@@ -142,8 +142,7 @@ def _holders(plugin: DynamicResources, keys: frozenset[PoolKey]) -> Generator[No
         if number % _CLAIMS_AT_ONCE == 0:
             yield
     for entry in books.in_flight:
-        holder = plugin.cluster.assigned.get(entry.holder)
-        pods = [holder.title] if holder is not None else []
+        pods = holders_of(entry, plugin.cluster)
         _add(found, keys, title_of(entry.claim), pods, entry.allocation, in_flight=True)
     return found
 

@@ -25,9 +25,13 @@ It is pure: it reads wire types, keeps columns, and knows neither plugins nor cy
   attempt fails; `allocate` on that row raises the text) and EXPIRED (the search took too long; not remembered).
 * `allocate` raises AllocationError (its text is upstream's), InvalidPools and SearchExpired.
 * `Deadline(clock, seconds, total)`: the time that each search may take, and all searches of one call; None is no limit.
+* With the gate for node-allocatable resources, `Verdicts.taken` says what the devices would take of each node
+  (`footprint`), a position in `Verdicts.footprints`: one footprint per claim.
+* `score_of(claim)`: the raw score of the allocation that a claim has.
 * `expressions` evaluates selectors: `CelExpressions(features)`; `share_id` makes the id of a share.
 """
 
+from koordsched.plugins.dynamicresources.structured.allocatedscore import score_of
 from koordsched.plugins.dynamicresources.structured.allocator import Allocation, Allocator
 from koordsched.plugins.dynamicresources.structured.celexpressions import CelExpressions
 from koordsched.plugins.dynamicresources.structured.devices import is_converted
@@ -60,4 +64,5 @@ __all__ = [
     "Verdicts",
     "is_converted",
     "read_by",
+    "score_of",
 ]

@@ -25,7 +25,7 @@ from koordsched.plugins.dynamicresources.structured.plans import Plan, Planner
 from koordsched.plugins.dynamicresources.structured.pools import Condition
 from koordsched.plugins.dynamicresources.structured.reasons import RequestReasons, reasons_of
 from koordsched.plugins.dynamicresources.structured.requests import MOST_DEVICES, ClassOf, Demand, Prepared
-from koordsched.plugins.dynamicresources.structured.results import Pick, ShareId, result_of
+from koordsched.plugins.dynamicresources.structured.results import Pick, ShareId, footprints_of, result_of
 from koordsched.plugins.dynamicresources.structured.search import (
     ConstraintViolated,
     Search,
@@ -57,10 +57,10 @@ class _Known:
 
     __slots__ = ("answers", "nbytes", "planner", "prepared")
 
-    def __init__(self, prepared: Prepared, planner: Planner) -> None:
+    def __init__(self, prepared: Prepared, planner: Planner, features: Features) -> None:
         self.prepared = prepared
         self.planner = planner
-        self.answers = Answers()
+        self.answers = Answers(with_footprints=features.node_allocatable)
         self.nbytes = _DEMAND_BYTES
 
 
@@ -88,7 +88,7 @@ class Allocator:
         known = self._known.get(key)
         if known is None:
             prepared = Prepared(claims, class_of, self._features)
-            known = _Known(prepared, Planner(prepared, self._expressions, self._features))
+            known = _Known(prepared, Planner(prepared, self._expressions, self._features), self._features)
             self._known[key] = known
             self._keys[prepared] = key
             self._bytes += known.nbytes
@@ -123,7 +123,7 @@ class Allocator:
         key = self._keys.get(prepared)
         known = self._known.get(key) if key is not None else None
         if known is None or known.prepared is not prepared:
-            known = _Known(prepared, Planner(prepared, self._expressions, self._features))
+            known = _Known(prepared, Planner(prepared, self._expressions, self._features), self._features)
         return known
 
     def _stay_within_budget(self) -> None:
@@ -157,7 +157,8 @@ class Allocator:
         outcomes, scores = answers.outcomes[rows], answers.scores[rows]
         if expired:
             outcomes[outcomes == Outcome.UNKNOWN] = Outcome.EXPIRED
-        return Verdicts(self._with_foreign(demand, outcomes, rows), scores)
+        taken = answers.taken[rows] if answers.taken is not None else None
+        return Verdicts(self._with_foreign(demand, outcomes, rows), scores, taken, answers.footprints)
 
     def _fails_everywhere(self, demand: Demand) -> bool:
         return bool(self._index.failures) or any(check.error for check in demand.prepared.checks)
@@ -184,16 +185,20 @@ class Allocator:
             examples, groups = grouped(keys)
         outcomes = np.empty(len(examples), dtype=np.int8)
         scores = np.zeros(len(examples), dtype=np.int64)
+        taken = np.zeros(len(examples), dtype=np.int32)
         for at, example in enumerate(rows[examples].tolist()):
             answer = self._answer(known, example, deadline)
             outcomes[at] = answer.outcome
             if answer.solution is not None:
                 scores[at] = answer.solution.score
+                taken[at] = answer.taken
             elif answer.outcome is Outcome.EXPIRED:
                 found[example] = Outcome.EXPIRED
                 outcomes[at] = Outcome.UNKNOWN
         answers.outcomes[rows] = outcomes[groups]
         answers.scores[rows] = scores[groups]
+        if answers.taken is not None:
+            answers.taken[rows] = taken[groups]
         return found
 
     def _plan(self, known: _Known, rows: _Rows) -> None:
@@ -234,6 +239,9 @@ class Allocator:
         answer = known.answers.by_state.get(key)
         if answer is None:
             answer = self._search(known, plan, entry, deadline)
+            if answer.solution is not None and known.answers.taken is not None:
+                taken = known.answers.position(footprints_of(known.prepared, plan, answer.solution))
+                answer = answer._replace(taken=taken)
             if answer.outcome is not Outcome.EXPIRED:
                 known.answers.keep(key, answer)
         return answer

@@ -10,7 +10,7 @@ from itertools import count
 from typing import Any
 from weakref import WeakValueDictionary
 
-from koordsched.api.quantity import nano_value
+from koordsched.api.quantity import nano_value, parse
 from koordsched.api.resource import Device, DeviceAttribute
 from koordsched.plugins.dynamicresources.structured.features import Features
 from koordsched.plugins.dynamicresources.structured.taints import keeping_off
@@ -22,7 +22,17 @@ class Model:
     `counters`: what it takes of the pool, ((set, counter), billionths); `number` is never reused.
     """
 
-    __slots__ = ("__weakref__", "capacity", "conditional", "counters", "driver", "multi", "number", "taints")
+    __slots__ = (
+        "__weakref__",
+        "capacity",
+        "conditional",
+        "counters",
+        "driver",
+        "mappings",
+        "multi",
+        "number",
+        "taints",
+    )
 
     def __init__(self, number: int, driver: str, device: Device, features: Features) -> None:
         self.number = number
@@ -31,6 +41,9 @@ class Model:
         self.capacity = device.capacity
         self.taints = keeping_off(device.taints) if features.device_taints else ()
         self.conditional = bool(device.binding_conditions)
+        self.mappings = device.node_allocatable_resource_mappings if features.node_allocatable else {}
+        for mapping in self.mappings.values():
+            parse(mapping.allocation_multiplier or 1)  # garbage is found here, with the slice, not in a cycle
         taken: dict[tuple[str, str], int] = {}
         for each in device.consumes_counters:
             for name, counter in each.counters.items():
@@ -95,6 +108,9 @@ class DeviceTypes:
             tuple((each.counter_set, tuple(sorted(each.counters.items()))) for each in device.consumes_counters),
             tuple((taint.key, taint.value, taint.effect) for taint in device.taints),
             bool(device.binding_conditions),
+            tuple(sorted(device.node_allocatable_resource_mappings.items()))
+            if self._features.node_allocatable and device.node_allocatable_resource_mappings
+            else (),
         )
         found = self._models.get(key)
         if found is None:

@@ -16,6 +16,7 @@ class Features:
     device_taints: bool = True
     binding_conditions: bool = True
     list_attributes: bool = False
+    node_allocatable: bool = False
 
     @classmethod
     def enabled(cls, gates: Container[str]) -> Features:
@@ -27,4 +28,5 @@ class Features:
             device_taints="DRADeviceTaints" in gates,
             binding_conditions="DRADeviceBindingConditions" in gates and "DRAResourceClaimDeviceStatus" in gates,
             list_attributes="DRAListTypeAttributes" in gates,
+            node_allocatable="DRANodeAllocatableResources" in gates,
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from koordsched.api.core import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
+from koordsched.api.core import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Quantity
 from koordsched.api.resource import (
     AllocationResult,
     DeviceAllocationConfiguration,
@@ -12,8 +12,16 @@ from koordsched.api.resource import (
     DeviceClass,
     DeviceRequestAllocationResult,
 )
+from koordsched.plugins.dynamicresources.structured.footprint import (
+    UNMEASURED,
+    Footprint,
+    Mappings,
+    footprint,
+    unmeasured,
+)
 from koordsched.plugins.dynamicresources.structured.plans import Plan
-from koordsched.plugins.dynamicresources.structured.requests import Alternative, Demand
+from koordsched.plugins.dynamicresources.structured.requests import Alternative, Demand, Prepared
+from koordsched.plugins.dynamicresources.structured.search import Solution
 from koordsched.plugins.dynamicresources.structured.slices import PooledDevice
 
 ShareId = Callable[[], str]
@@ -54,6 +62,22 @@ def _device(pick: Pick, plan: Plan, share: ShareId) -> DeviceRequestAllocationRe
         binding_failure_conditions=device.wire.binding_failure_conditions,
         share_id=share() if multi else None,
         consumed_capacity={name: amount.text for name, amount in consumed},
+    )
+
+
+def footprints_of(prepared: Prepared, plan: Plan, solution: Solution) -> tuple[Footprint, ...]:
+    """What the devices of each claim take of the node; UNMEASURED where that cannot be said."""
+    devices: list[list[tuple[Mappings, dict[str, Quantity] | None]]] = [[] for _ in prepared.claims]
+    for number, position in solution.picks:
+        kind = plan.kinds[position]
+        model = kind.equipment.model
+        if model.mappings:
+            consumed: dict[str, Quantity] | None = None
+            if model.multi:
+                consumed = {name: amount.text for name, amount in kind.consumes[number]}
+            devices[prepared.alternatives[number].claim].append((model.mappings, consumed))
+    return tuple(
+        UNMEASURED if any(unmeasured(*device) is not None for device in own) else footprint(own) for own in devices
     )
 
 

@@ -18,7 +18,7 @@ from koordsched.plugins.dynamicresources.structured.plans import Plan, Planner, 
 from koordsched.plugins.dynamicresources.structured.requests import MOST_DEVICES, Alternative, Prepared
 from koordsched.plugins.dynamicresources.structured.selectors import Expired
 
-_BEST_SCORE = 8
+BEST_SCORE = 8
 """For the first of several sub-requests (dra spec 3.7)."""
 
 
@@ -119,7 +119,7 @@ class Search:
         for frame in self._stack:
             if frame.alternative is None:
                 chosen = self._requests[frame.request].alternatives[frame.next - 1]
-                score += _BEST_SCORE - chosen.sub if chosen.sub >= 0 else 0
+                score += BEST_SCORE - chosen.sub if chosen.sub >= 0 else 0
         return Solution(tuple((pick.alternative.number, pick.position) for pick in self._claiming.picks), score)
 
     # --- steps -------------------------------------------------------------------------------------------

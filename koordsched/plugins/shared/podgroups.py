@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from koordsched.api.core import PodSpec
+from koordsched.api import core
+from koordsched.api.core import PodResourceClaim, PodSpec
 from koordsched.api.meta import ObjectMeta, Wire
 from koordsched.cluster.events import EventResource
+from koordsched.cluster.facts import PodFact
 from koordsched.cluster.kinds import Kind, Need
+from koordsched.cluster.pod import Pod
+from koordsched.cluster.state import ClusterState
 
 POD_GROUP_SCHEDULED = "PodGroupScheduled"
 
@@ -44,12 +48,15 @@ class SchedulingConstraints(Wire, frozen=True):
 
 
 class PodGroupSpec(Wire, frozen=True):
-    """What is asked for, as far as the scheduler reads it."""
+    """What is asked for, as far as the scheduler reads it. `resource_claims`: what its pods have together, where an
+    entry of a pod equals one of these.
+    """
 
     scheduling_policy: SchedulingPolicy = SchedulingPolicy()
     scheduling_constraints: SchedulingConstraints | None = None
     disruption_mode: str | None = None
     priority: int | None = None
+    resource_claims: tuple[PodResourceClaim, ...] = ()
 
 
 class Condition(Wire, frozen=True):
@@ -113,6 +120,32 @@ def group_name(spec: PodSpec) -> str:
     return spec.scheduling_group.pod_group_name if spec.scheduling_group is not None else ""
 
 
+class GroupNames:
+    """Which group a pod names. One per cluster: the fact is read once of each pod."""
+
+    def __init__(self, cluster: ClusterState) -> None:
+        self._name: PodFact[str] = cluster.pod_facts.declare_spec("scheduling-group", _group_name, _in_spec)
+
+    @staticmethod
+    def shared(cluster: ClusterState) -> GroupNames:
+        """Those of the cluster, created once."""
+        return cluster.shared(GroupNames, GroupNames)
+
+    def of(self, pod: Pod) -> str:
+        """The name of the group that the pod is in; "" for most pods."""
+        if pod.wire is not None:
+            return group_name(pod.wire.spec)
+        return self._name.of(pod) or ""
+
+
+def _group_name(wire: core.Pod) -> str | None:
+    return group_name(wire.spec) or None
+
+
+def _in_spec(name: str) -> dict[str, object]:
+    return {"schedulingGroup": {"podGroupName": name}}
+
+
 def _is_member(spec: PodSpec) -> bool:
     return bool(group_name(spec))
 
@@ -123,5 +156,5 @@ POD_GROUPS = Kind(
     PodGroup,
     EventResource("scheduling.k8s.io/PodGroup"),
     verbs={"status": ("patch",)},
-    need=Need(("GangScheduling",), _is_member, "pods of PodGroups wait"),
+    need=Need(("GangScheduling", "DynamicResources"), _is_member, "pods of PodGroups wait"),
 )
