@@ -23,7 +23,7 @@ Pause = Callable[[], Awaitable[None]]
 STEP = 16
 """Pods taken away or put back in one step."""
 
-_SORTED = 512
+_SORTED = 128
 """Elements sorted in one step."""
 
 
