@@ -184,7 +184,8 @@ class MemberPlacing:
         if recorder.ask(lambda: self._now() - self._turn_began >= PAUSE_AFTER):
             self._cycle.inbox.hold()
             self._held = True
-            await recorder.let_in(partial(asyncio.sleep, 0))
+            with self._cycle.cluster.paused():
+                await recorder.let_in(partial(asyncio.sleep, 0))
             self._turn_began = self._now()
 
     async def _let_in(self) -> None:
