@@ -10,6 +10,7 @@ from koordsched.engine.transaction import Transaction
 from koordsched.framework.interface import PostFilterResult
 from koordsched.framework.turns import at_once, ordered
 from koordsched.plugins import IN_TREE
+from koordsched.plugins.coscheduling.preemption import JobPreemption
 from koordsched.plugins.gangscheduling.preemption import RoomForGroup
 from koordsched.scheduling.offline import OfflineScheduler
 from tests.extraplugins import resolved_with
@@ -100,6 +101,16 @@ def test_no_step_grows_with_the_cluster(searching):
     small, large = searching(40), searching(320)
     assert len(large) > len(small)
     assert max(large) <= 1.5 * max(small), (max(small), max(large))
+
+
+def test_nodes_are_searched_once_for_members_that_are_alike(monkeypatch):
+    asked = []
+    fits = JobPreemption._fits
+    monkeypatch.setattr(
+        JobPreemption, "_fits", lambda self, member, *more: asked.append(1) or fits(self, member, *more)
+    )
+    room_for_a_gang(MEMBERS + 1)
+    assert len(asked) == 1
 
 
 def test_changes_wait_while_room_is_made_for_a_group(monkeypatch):
