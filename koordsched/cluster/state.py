@@ -9,7 +9,8 @@ node appears.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, TypeVar, cast
 
 from koordsched.api import core
@@ -70,6 +71,7 @@ class ClusterState:
         self._readers: dict[PodFact[Any], list[PodAccountant]] = {}
         self._sharing: Sharing | None = None
         self._held_back: list[tuple[ClusterEvent, Any, Any, bool]] | None = None
+        self._paused = False
         """Announcements of a transaction under way; None while there is none."""
         self._observers: list[PodObserver] = []
         self._observers_of_virtual: list[PodObserver] = []
@@ -251,7 +253,10 @@ class ClusterState:
         return before
 
     def assume(self, pod: Pod, row: int) -> None:
-        """Counts a pending pod against the node it was just placed on. Raises ValueError if it has one."""
+        """Counts a pending pod against the node it was just placed on. Raises ValueError if it has one, RuntimeError
+        while a transaction is paused.
+        """
+        self._not_paused()
         if pod.uid in self.assigned:
             raise ValueError(f"pod {pod.key} ({pod.uid}) is on node {self.assigned[pod.uid].node} already")
         self.table.outside_what_ifs()
@@ -262,9 +267,12 @@ class ClusterState:
         self._notify_observers(pod, True)
 
     def forget(self, pod: Pod) -> bool:
-        """Takes an assumption back. Returns False if it was confirmed, replaced or deleted meanwhile."""
+        """Takes an assumption back. Returns False if it was confirmed, replaced or deleted meanwhile. Raises
+        RuntimeError while a transaction is paused.
+        """
         if self.assumed.get(pod.uid) is not pod:
             return False
+        self._not_paused()
         self._detach(pod)
         del self.assumed[pod.uid]
         pod.node = ""
@@ -273,7 +281,8 @@ class ClusterState:
 
     def allocate(self, pod: Pod, fact: PodFact[H], value: H | None) -> None:
         """Sets a fact of a pod that is assumed, or is about to be: what a Reserve plugin decided. None takes it
-        away. A running pod may be given something, too."""
+        away. A running pod may be given something, too. Raises RuntimeError while a transaction is paused."""
+        self._not_paused()
         if not isinstance(pod, PodWithFacts):
             pod = self._with_facts(pod)
         facts = self.pod_facts.shared(fact.put(pod.facts, value, len(self.pod_facts)))
@@ -439,6 +448,19 @@ class ClusterState:
     def in_transaction(self) -> bool:
         """Whether a transaction is under way; changes that are watched have to wait until it ends."""
         return self._held_back is not None
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Inside, others have the loop in the middle of a transaction, and no pod may be moved or given anything."""
+        self._paused = True
+        try:
+            yield
+        finally:
+            self._paused = False
+
+    def _not_paused(self) -> None:
+        if self._paused:
+            raise RuntimeError("a transaction is under way, and paused: changes have to wait until it ends")
 
     def begin(self) -> None:
         """From now on announcements are held back. Raises RuntimeError inside a transaction."""

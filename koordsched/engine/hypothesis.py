@@ -14,6 +14,7 @@ from koordsched.engine.transaction import Checkpoint, Transaction
 from koordsched.framework.interface import CycleState
 from koordsched.framework.profile import Profile
 from koordsched.framework.status import PASS
+from koordsched.framework.turns import Turns
 from koordsched.queue.nominator import Nomination, Nominator
 
 
@@ -54,6 +55,10 @@ class Hypothesis:
         """Takes the pod off its row. Raises ValueError if it is on none."""
         self._transaction.evict(pod)
 
+    def evict_all(self, pods: Iterable[Pod]) -> Turns[None]:
+        """The same for many pods, in steps."""
+        return self._transaction.evict_all(pods)
+
     def verdict(self, pod: Pod, row: int, without: frozenset[str] = frozenset()) -> tuple[CycleState, int]:
         """The verdict of PreFilter and Filter on one row, with the cycle to place the pod in; -1 for a pod that
         PreFilter refuses, or does not let go there. The PreFilter plugins in `without` are not asked.
@@ -80,3 +85,7 @@ class Hypothesis:
     def rollback(self, to: Checkpoint) -> None:
         """Takes back what was done since."""
         self._transaction.rollback(to)
+
+    def roll_back(self, to: Checkpoint) -> Turns[None]:
+        """The same in steps."""
+        return self._transaction.roll_back(to)

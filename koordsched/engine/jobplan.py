@@ -21,6 +21,7 @@ from koordsched.framework.placements import Placement, highest, none_fits, total
 from koordsched.framework.profile import Profile
 from koordsched.framework.scoring import ScoringFailed
 from koordsched.framework.status import Code, Status
+from koordsched.framework.turns import at_once
 
 
 class JobPlan:
@@ -102,7 +103,7 @@ class JobPlan:
     def _room_for_all(self, job: GroupJob, profile: Profile, preemption: GroupPreemption) -> PostFilterResult | str:
         """What would be evicted for the group as a whole, or why it is not; "" if that would not be enough."""
         before = self._transaction.checkpoint()
-        victims = preemption.victims(job.members, enabled=profile.makes_room_for_groups)
+        victims = at_once(preemption.victims(job.members, enabled=profile.makes_room_for_groups))
         if isinstance(victims, str):
             return victims
         for victim in victims:
@@ -112,7 +113,7 @@ class JobPlan:
         self._victims_are_gone = False
         places = [(cycle.pod, cycle.pod.row) for cycle in self.cycles]
         self._transaction.rollback(before)
-        return preemption.choose(places) if fits else ""
+        return at_once(preemption.choose(places)) if fits else ""
 
     def _try_placements(self, job: GroupJob, profile: Profile, placements: Sequence[Placement]) -> bool:
         """Tries all members on each placement, and again on the best."""

@@ -10,6 +10,7 @@ and what plugins announce is held back until the commit.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from types import TracebackType
 from typing import NamedTuple
 
@@ -18,6 +19,7 @@ from koordsched.cluster.state import ClusterState
 from koordsched.framework.interface import CycleState
 from koordsched.framework.profile import Profile
 from koordsched.framework.status import SUCCESS, Status
+from koordsched.framework.turns import STEP, Turns
 from koordsched.queue.nominator import Nomination, Nominator
 
 
@@ -108,6 +110,13 @@ class Transaction:
         row = pod.row
         self._steps.append(_Evicted(pod, row, self._cluster.evict(pod)))
 
+    def evict_all(self, pods: Iterable[Pod]) -> Turns[None]:
+        """The same for many pods, in steps."""
+        for number, pod in enumerate(pods, start=1):
+            self.evict(pod)
+            if not number % STEP:
+                yield
+
     def checkpoint(self) -> Checkpoint:
         """The point that was reached."""
         return Checkpoint(len(self._steps), self._cluster.announced())
@@ -116,12 +125,24 @@ class Transaction:
         """Takes back what was done since the checkpoint, last step first; everything if none is given."""
         steps, announced = to or Checkpoint(0, self._announced)
         while len(self._steps) > steps:
-            step = self._steps.pop()
-            if isinstance(step, Placed):
-                take_back(step, self._cluster, self._nominator)
-            else:
-                self._cluster.restore(step.pod, step.row, step.order)
+            self._undo_last()
         self._cluster.withdraw(announced)
+
+    def roll_back(self, to: Checkpoint | None = None) -> Turns[None]:
+        """`rollback` in steps."""
+        steps = to.steps if to is not None else 0
+        while len(self._steps) > steps:
+            self._undo_last()
+            if not len(self._steps) % STEP:
+                yield
+        self.rollback(to)
+
+    def _undo_last(self) -> None:
+        step = self._steps.pop()
+        if isinstance(step, Placed):
+            take_back(step, self._cluster, self._nominator)
+        else:
+            self._cluster.restore(step.pod, step.row, step.order)
 
     def commit(self) -> list[Placed]:
         """Ends the transaction; the pods stay assumed. Returns them in the order in which they were placed.

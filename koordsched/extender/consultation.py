@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import closing
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from koordsched.framework.bestrows import Totals
 from koordsched.framework.interface import PostFilterResult
 from koordsched.framework.preemption import PreemptionOffer
 from koordsched.framework.status import Code, ReasonTable, Status
+from koordsched.framework.turns import Pause
 from koordsched.framework.verdicts import Verdicts
 from koordsched.scheduling.inbox import Inbox
 from koordsched.scheduling.recording import Recorder
@@ -100,18 +102,22 @@ class ExtenderConsultation:
         rows = attempt.verdicts.rows.tolist()
         return await self._extenders.prioritize(attempt.pod, attempt.cluster.table, rows, self._interested)
 
-    async def post_filter(self, attempt: Attempt) -> PostFilterResult:
-        """What the PostFilter plugins would do, with the extenders asked about each preemption that one offers."""
-        chain = attempt.profile.post_filter(attempt.cycle, attempt.verdicts.codes)
-        try:
-            result = next(chain)
+    async def post_filter(self, attempt: Attempt, pause: Pause | None = None) -> PostFilterResult:
+        """What the PostFilter plugins would do, with the extenders asked about each preemption that one offers.
+
+        `pause` is awaited between the steps of long searches.
+        """
+        with closing(attempt.profile.post_filter(attempt.cycle, attempt.verdicts.codes)) as chain:
+            agreed: PostFilterResult | None = None
             while True:
-                if isinstance(result, PreemptionOffer):
-                    result = await self._agreed(attempt, result)
-                result = chain.send(result)
-        except StopIteration as end:
-            outcome: PostFilterResult = end.value
-            return outcome
+                try:
+                    result = chain.send(agreed)
+                except StopIteration as end:
+                    outcome: PostFilterResult = end.value
+                    return outcome
+                agreed = await self._agreed(attempt, result) if isinstance(result, PreemptionOffer) else None
+                if result is None and pause is not None:
+                    await pause()
 
     async def _agreed(self, attempt: Attempt, offer: PreemptionOffer) -> PostFilterResult:
         if not any(extender.preempts for extender in self._interested):

@@ -17,6 +17,7 @@ from koordsched.framework.permit import WaitingPods
 from koordsched.framework.pluginstates import PluginStates
 from koordsched.framework.status import ReasonTable
 from koordsched.framework.timers import RowDeadlines, Timers
+from koordsched.framework.turns import Turns
 from koordsched.framework.virtualpods import VirtualPods
 
 if TYPE_CHECKING:
@@ -148,6 +149,9 @@ class Hypothesis(Protocol):
     def evict(self, pod: Pod) -> None:
         """Takes the pod off its row. Raises ValueError if it is on none."""
 
+    def evict_all(self, pods: Iterable[Pod]) -> Turns[None]:
+        """The same for many pods, in steps."""
+
     def place(self, pod: Pod, row: int, without: frozenset[str] = frozenset()) -> int:
         """Places the pod on the row if it fits: PASS. Otherwise the verdict, or -1 if there is none.
 
@@ -159,6 +163,9 @@ class Hypothesis(Protocol):
 
     def rollback(self, to: Any) -> None:
         """Takes back what was done since."""
+
+    def roll_back(self, to: Any) -> Turns[None]:
+        """The same in steps."""
 
 
 class BeginHypothesis(Protocol):

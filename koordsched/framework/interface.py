@@ -32,6 +32,7 @@ from koordsched.framework.overlay import Overlay
 from koordsched.framework.podpatch import PodPatch
 from koordsched.framework.reservations import UsableReservations
 from koordsched.framework.status import SUCCESS, Codes, Status
+from koordsched.framework.turns import Turns
 
 if TYPE_CHECKING:
     from koordsched.queue.hints import HintRegistration
@@ -270,6 +271,11 @@ class PostFilter(Plugin):
     @abstractmethod
     def post_filter(self, cycle: CycleState, pod: Pod, codes: Codes) -> PostFilterResult:
         """`codes`: int32[rows], the reason per row. The first SUCCESS, UNRESOLVABLE or ERROR ends the chain."""
+
+    def post_filter_in_turns(self, cycle: CycleState, pod: Pod, codes: Codes) -> Turns[PostFilterResult]:
+        """The same in steps (`framework.turns`), for jobs. Default: in one. Only plugins `on_plain_table` have more."""
+        return self.post_filter(cycle, pod, codes)
+        yield
 
 
 @dataclass(slots=True, eq=False)

@@ -18,6 +18,7 @@ from typing import ClassVar
 
 from koordsched.cluster.pod import Pod
 from koordsched.framework.interface import Permit, PostFilterResult
+from koordsched.framework.turns import Turns
 
 
 class Job(ABC):
@@ -66,19 +67,25 @@ class Ending(StrEnum):
 
 class GroupPreemption(ABC):
     """Room for a group as a whole: first all potential victims are gone, and the group is tried; if it has a place, as
-    many of them stay as leave it there.
+    many of them stay as leave it there. That takes long in large clusters, so it is done in steps (`framework.turns`).
     """
 
     @abstractmethod
-    def victims(self, members: Sequence[Pod], *, enabled: bool) -> Sequence[Pod] | str:
+    def victims(self, members: Sequence[Pod], *, enabled: bool) -> Turns[Sequence[Pod] | str]:
         """All pods on nodes that may be evicted for these members, or why none may be. `enabled`: whether the profile
         evicts pods for groups.
         """
 
     @abstractmethod
-    def choose(self, places: Sequence[tuple[Pod, int]]) -> PostFilterResult:
+    def choose(self, places: Sequence[tuple[Pod, int]]) -> Turns[PostFilterResult]:
         """Which of them have to go, with the nominations of the members. `places`: the members with their rows, in
         order, as they were placed with all victims gone; now these are back, and the members have no place.
+        """
+
+    @abstractmethod
+    def settle(self) -> Turns[None]:
+        """The hypotheses are over, and all is as it was: what was read of all nodes is read anew, before the next
+        decision needs it at once.
         """
 
 

@@ -39,6 +39,7 @@ from koordsched.framework.jobs import GroupJob, Job, JobScheduling
 from koordsched.framework.placements import Placement, PlacementGenerate, PlacementScore
 from koordsched.framework.plan import Chains
 from koordsched.framework.status import SUCCESS, Code, Codes, Status
+from koordsched.framework.turns import at_once
 
 PluginFactory = Callable[[Any, Handle], Plugin]
 """Builds a plugin from its arguments (None if it has none). May raise ValueError with a clear message."""
@@ -160,10 +161,11 @@ class Profile:
 
     def post_filter(
         self, cycle: CycleState, codes: Codes
-    ) -> Generator[PostFilterResult, PostFilterResult, PostFilterResult]:
+    ) -> Generator[PostFilterResult | None, PostFilterResult | None, PostFilterResult]:
         """Runs the PostFilter plugins until one succeeds, gives up or fails; the texts of the others are joined.
 
-        Yields what each plugin answers, and goes on with what it is sent instead. The plugin that ends the chain
+        Yields what each plugin answers, and goes on with what it is sent instead, if it is sent anything; and None
+        between the steps of a long search (`framework.turns`). The plugin that ends the chain
         decides on the nomination, otherwise the last one that decides on it. What those before it do when the decision
         is carried out is done, too. Without plugins there is nothing that a nomination could wait for.
         AfterPostFilter plugins see the end. The table reads as the pod has it read only while a plugin is asked.
@@ -175,8 +177,8 @@ class Profile:
         acts: list[Callable[[], None]] = []
         for plugin in self.post_filters:
             with nullcontext() if plugin.on_plain_table else self.filtering.overlaid(cycle):
-                answer = plugin.post_filter(cycle, cycle.pod, codes)
-            result = yield answer
+                answer = yield from plugin.post_filter_in_turns(cycle, cycle.pod, codes)
+            result = (yield answer) or answer
             if result.status.code is not Code.UNSCHEDULABLE:
                 break
             if result.nominated_node is not None:
@@ -195,14 +197,7 @@ class Profile:
 
     def run_post_filter(self, cycle: CycleState, codes: Codes) -> PostFilterResult:
         """The same, with every plugin's answer as it is."""
-        chain = self.post_filter(cycle, codes)
-        answer: PostFilterResult | None = None
-        try:
-            while True:
-                answer = chain.send(answer)  # type: ignore[arg-type]  # the first is None
-        except StopIteration as end:
-            result: PostFilterResult = end.value
-            return result
+        return at_once(self.post_filter(cycle, codes))
 
     def begin_job(self, pod: Pod) -> tuple[JobScheduling, Job | GroupJob] | None:
         """The job to attempt with this pod, and its plugin; None if the pod is placed by itself."""

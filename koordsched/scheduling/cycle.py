@@ -30,6 +30,7 @@ from koordsched.framework.permit import WaitingPods
 from koordsched.framework.profile import Profile
 from koordsched.framework.scoring import Choice, ScoringFailed, best_of
 from koordsched.framework.status import Status
+from koordsched.framework.turns import Pause, with_pauses
 from koordsched.framework.verdicts import Verdicts
 from koordsched.observability.metrics import Metrics
 from koordsched.queue.equivalence import Refusal
@@ -181,10 +182,12 @@ class SchedulingCycle:
         *,
         shared: bool = True,
         makes_room: bool = True,
+        pause: Pause | None = None,
     ) -> int | NotPlaced:
         """The row for the pod. Raises ScoringFailed or ExtenderError.
 
-        `shared`: a refusal may hold for equivalent pods. `makes_room`: without a node, PostFilter plugins are asked.
+        `shared`: a refusal may hold for equivalent pods. `makes_room`: without a node, PostFilter plugins are asked;
+        `pause` is awaited between the steps of their searches.
         """
         profile = attempt.profile
         if not attempt.has_nodes:
@@ -200,7 +203,7 @@ class SchedulingCycle:
         if not verdicts.feasible and not makes_room:
             return NotPlaced(FailedAttempt(UNSCHEDULABLE, attempt.message()))
         if not verdicts.feasible:
-            outcome = await self._post_filter(attempt, consultation)
+            outcome = await self._post_filter(attempt, consultation, pause)
             return self._no_node(attempt, outcome, shared=shared and consultation is None)
         choice = await self._choose(attempt, consultation)
         table = self.cluster.table
@@ -285,16 +288,20 @@ class SchedulingCycle:
         gone = leaving(pod, nominated, self.cluster.table.row_of.get(nominated, -1))
         self.queue.move_all(ASSIGNED_POD_DELETE, gone, None, max_priority=pod.priority, exclude_uid=pod.uid)
 
-    async def _post_filter(self, attempt: Attempt, consultation: ExtenderConsultation | None) -> PostFilterResult:
+    async def _post_filter(
+        self, attempt: Attempt, consultation: ExtenderConsultation | None, pause: Pause | None
+    ) -> PostFilterResult:
         """Runs the PostFilter plugins, which may make room; extenders may object to what they offer."""
         profile = attempt.profile
         if profile.post_filters:
             self.metrics.preemption_attempts.value += 1
         began = self.clock()
-        if consultation is None:
-            outcome = attempt.post_filter()
+        if consultation is not None:
+            outcome = await consultation.post_filter(attempt, pause)
+        elif pause is not None:
+            outcome = await with_pauses(profile.post_filter(attempt.cycle, attempt.verdicts.codes), pause)
         else:
-            outcome = await consultation.post_filter(attempt)
+            outcome = attempt.post_filter()
         self._took("PostFilter", profile, outcome.status, began)
         return outcome
 

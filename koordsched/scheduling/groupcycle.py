@@ -24,6 +24,7 @@ from koordsched.framework.interface import PostFilterResult
 from koordsched.framework.jobs import Ending, GroupJob, GroupPreemption, JobScheduling
 from koordsched.framework.placements import Placement, highest, none_fits, totals
 from koordsched.framework.status import Status
+from koordsched.framework.turns import with_pauses
 from koordsched.queue.item import QueuedPod
 from koordsched.scheduling.failure import SCHEDULER_ERROR, UNSCHEDULABLE, FailedAttempt
 from koordsched.scheduling.memberplacing import Member, MemberPlacing
@@ -127,10 +128,12 @@ class GroupAttempt(MemberPlacing):
             else:
                 ended = await self._try_placements(transaction, taken, placements)
             if ended[0] is Ending.UNSCHEDULABLE and (preemption := self._job.preemption()) is not None:
-                transaction.rollback(before)
+                await with_pauses(transaction.roll_back(before), self._pause)
                 ended = await self._make_room_for_all(transaction, taken, preemption, ended[1])
             if ended[0] is Ending.SCHEDULED:
                 transaction.commit()
+            else:
+                await with_pauses(transaction.roll_back(), self._pause)
         return ended
 
     async def _make_room_for_all(
@@ -142,12 +145,12 @@ class GroupAttempt(MemberPlacing):
     ) -> tuple[Ending, str]:
         """Tries all members with all potential victims gone. `message`: why they have no place with them there."""
         profile, before = self._profile_of(self._queued.pod), transaction.checkpoint()
-        victims = preemption.victims([queued.pod for queued in taken], enabled=profile.makes_room_for_groups)
+        members, enabled = [queued.pod for queued in taken], profile.makes_room_for_groups
+        victims = await with_pauses(preemption.victims(members, enabled=enabled), self._pause)
         if isinstance(victims, str):
             return Ending.UNSCHEDULABLE, f"{message}, {victims}"
         found = self._members, self._outcomes
-        for victim in victims:
-            transaction.evict(victim)
+        await with_pauses(transaction.evict_all(victims), self._pause)
         self._victims_are_gone = True
         try:
             ending, why = await self._try_all(transaction, taken)
@@ -156,11 +159,12 @@ class GroupAttempt(MemberPlacing):
         if ending is Ending.ERROR:
             return ending, why
         places = [(member.attempt.pod, member.row) for member in self._members]
-        transaction.rollback(before)
+        await with_pauses(transaction.roll_back(before), self._pause)
+        await with_pauses(preemption.settle(), self._pause)
         self._members, self._outcomes = found
         if ending is not Ending.SCHEDULED:
             return Ending.UNSCHEDULABLE, message
-        self._room = preemption.choose(places)
+        self._room = await with_pauses(preemption.choose(places), self._pause)
         return Ending.WAITING_ON_PREEMPTION, self._job.waiting_on_preemption()
 
     async def _try_all(self, transaction: Transaction, taken: Sequence[QueuedPod[Pod]]) -> tuple[Ending, str]:
@@ -202,7 +206,7 @@ class GroupAttempt(MemberPlacing):
                 fitting.append(placement)
                 scorers = profile.placement_scorers
                 scores.append([plugin.score_placement(self._job, placement.rows) for plugin, _ in scorers])
-            transaction.rollback(before)
+            await with_pauses(transaction.roll_back(before), self._pause)
         if fitting:
             best = self._one_of(highest(totals(profile.placement_scorers, scores)))
             self._candidates = fitting[best].rows

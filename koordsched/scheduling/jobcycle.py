@@ -21,6 +21,7 @@ from koordsched.framework.diagnosis import one_node_error
 from koordsched.framework.jobs import Job, JobScheduling
 from koordsched.framework.profile import Profile
 from koordsched.framework.status import Code, Status
+from koordsched.framework.turns import with_pauses
 from koordsched.queue.item import QueuedPod
 from koordsched.scheduling.failure import UNSCHEDULABLE, FailedAttempt
 from koordsched.scheduling.memberplacing import MemberPlacing
@@ -107,12 +108,14 @@ class JobAttempt(MemberPlacing):
                 outcome = await self._place(transaction, pod)
                 if isinstance(outcome, NotPlaced):
                     self._ask(partial(job.fail, pod, outcome.failed.message), None)
+                    await with_pauses(transaction.roll_back(), self._pause)
                     return False, (pod, outcome)
                 self._members.append(outcome)
                 if not outcome.waits_for_job:
                     transaction.commit()
                     return True, None
                 await self._breathe()
+            await with_pauses(transaction.roll_back(), self._pause)
         return False, None
 
     def _candidate(self, member: Pod) -> Pod | None:

@@ -1,7 +1,7 @@
 """One member of a job after the other, each by the steps of the scheduling cycle, in one transaction for all.
 
-Between members the loop gets a turn whenever the job has had it for `PAUSE_AFTER`. Changes of the cluster wait
-meanwhile, as they do while extenders are asked.
+Between members, and between the steps of searches for room, the loop gets a turn whenever the job has had it for
+`PAUSE_AFTER`. Changes of the cluster wait meanwhile, as they do while extenders are asked.
 """
 
 from __future__ import annotations
@@ -38,6 +38,9 @@ PAUSE_AFTER = 0.02
 _LOOK_AFTER = 16
 """Members between two looks at the clock."""
 
+_STEPS_BETWEEN = 4
+"""Steps of a search between two looks, each of which takes about as long as a member, or longer."""
+
 
 @dataclass(slots=True, eq=False, repr=False)
 class Member:
@@ -68,6 +71,7 @@ class MemberPlacing:
         self._plugin = plugin
         self._members: list[Member] = []
         self._tried = 0
+        self._steps = 0
         self._candidates: RowArray | None = None
         self._makes_no_room = ""
         self._job_members: set[str] = set()
@@ -127,7 +131,12 @@ class MemberPlacing:
         preempts: NotPlaced | None = None
         try:
             decided = await cycle.decide(
-                attempt, started, consultation, shared=False, makes_room=not self._victims_are_gone
+                attempt,
+                started,
+                consultation,
+                shared=False,
+                makes_room=not self._victims_are_gone,
+                pause=self._pause,
             )
             if isinstance(decided, NotPlaced):
                 room = self._make_room(transaction, decided) if makes_room else None
@@ -164,13 +173,22 @@ class MemberPlacing:
 
     async def _breathe(self) -> None:
         """Lets others have the loop, if this job has had it for long."""
-        if self._tried % _LOOK_AFTER:
-            return
+        if not self._tried % _LOOK_AFTER:
+            await self._look()
+
+    async def _pause(self) -> None:
+        """The same between two steps of a search (`framework.turns`)."""
+        self._steps += 1
+        if not self._steps % _STEPS_BETWEEN:
+            await self._look()
+
+    async def _look(self) -> None:
         recorder = self._cycle.recorder
         if recorder.ask(lambda: self._now() - self._turn_began >= PAUSE_AFTER):
             self._cycle.inbox.hold()
             self._held = True
-            await recorder.let_in(partial(asyncio.sleep, 0))
+            with self._cycle.cluster.paused():
+                await recorder.let_in(partial(asyncio.sleep, 0))
             self._turn_began = self._now()
 
     async def _let_in(self) -> None:

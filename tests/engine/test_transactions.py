@@ -189,3 +189,23 @@ def test_what_ifs_are_no_trial_worlds():
         with pytest.raises(RuntimeError, match="what-if"):
             cluster.table.touch(0, 1)
     assert profile.filtering.filter(CycleState(waiting)).feasible == 1
+
+
+def test_while_a_transaction_is_paused_no_pod_is_moved_or_given_anything():
+    scheduler = offline(gpu_node("n0", gpus=4), gpu_pod("a", 100), gpu_pod("b", 100))
+    cluster, profile = scheduler.cluster, scheduler.profiles["default-scheduler"]
+    first, second = (scheduler.pending[f"default/{name}"] for name in "ab")
+    attempt = Attempt(profile, cluster, first)
+    attempt.filter()
+    with Transaction(cluster, scheduler.nominator) as transaction:
+        assert transaction.place(attempt.cycle, profile, 0).ok
+        fact = next(iter(cluster.pod_facts))
+        before = everything(scheduler)
+        for change in (
+            lambda: cluster.allocate(first, fact, None),
+            lambda: cluster.assume(second, 0),
+            lambda: cluster.forget(first),
+        ):
+            with pytest.raises(RuntimeError, match="paused"), cluster.paused():
+                change()
+        assert everything(scheduler) == before

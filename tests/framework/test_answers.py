@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from koordsched.framework.diagnosis import first_error, one_node_error
-from koordsched.framework.interface import CycleState, PostFilterResult
+from koordsched.framework.interface import CycleState, PostFilter, PostFilterResult
 from koordsched.framework.scoring import InvalidScore, PreScoreFailed, score
 from koordsched.framework.status import PASS, SUCCESS, Code, Status
 from koordsched.framework.verdicts import Verdicts
@@ -12,11 +12,10 @@ from tests.plugins.harness import scheduler
 from tests.plugins.objects import container, node, pod
 
 
-class Told:
+class Told(PostFilter):
     """Answers as told."""
 
     name = "Told"
-    on_plain_table = False
 
     def __init__(self, answer):
         self.answer = answer

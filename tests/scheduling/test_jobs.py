@@ -8,11 +8,11 @@ import pytest
 from koordsched.engine.transaction import Transaction
 from koordsched.framework.interface import Permit
 from koordsched.framework.status import SUCCESS, Code, Status
-from koordsched.scheduling import memberplacing
 from tests.embedded import Embedded, scheduler_on
 from tests.engine.gpushare import GpuShare
 from tests.engine.objects import gpu_node, gpu_pod
 from tests.engine.state import _amounts
+from tests.pauses import pause_always
 from tests.plugins.objects import container, node, pod
 from tests.scheduling.together import JOB, NEED, Together
 from tests.virtualtime import run
@@ -237,8 +237,7 @@ def test_a_job_that_fails_leaves_no_trace():
 
 @pytest.mark.parametrize("room", [True, False])
 def test_during_a_long_job_others_have_their_turn_and_changes_wait(room, monkeypatch):
-    monkeypatch.setattr(memberplacing, "PAUSE_AFTER", -1.0)
-    monkeypatch.setattr(memberplacing, "_LOOK_AFTER", 1)
+    pause_always(monkeypatch)
 
     async def work():
         async with playing(node("n1", cpu="4" if room else "3")) as (embedded, running):
@@ -377,8 +376,7 @@ def test_a_member_that_another_plugin_keeps_out_of_the_queue_is_not_tried():
 
 def test_the_end_of_a_failed_binding_waits_for_a_long_job(monkeypatch):
     """What is taken back there would be in the way of what the job takes back."""
-    monkeypatch.setattr(memberplacing, "PAUSE_AFTER", -1.0)
-    monkeypatch.setattr(memberplacing, "_LOOK_AFTER", 1)
+    pause_always(monkeypatch)
 
     async def work():
         failed = []
@@ -432,8 +430,7 @@ def test_other_permit_plugins_are_waited_for_by_each_member():
 
 def test_a_job_that_is_cancelled_leaves_no_trace(monkeypatch):
     """The scheduler stops in the middle of it, as at a hand-over."""
-    monkeypatch.setattr(memberplacing, "PAUSE_AFTER", -1.0)
-    monkeypatch.setattr(memberplacing, "_LOOK_AFTER", 1)
+    pause_always(monkeypatch)
 
     async def work():
         embedded = Embedded()

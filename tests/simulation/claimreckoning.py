@@ -119,8 +119,10 @@ class NaiveFit:
 
 
 def with_claims(profile):
-    """The profile with DynamicResources at the end."""
+    """The profile with this DynamicResources in place of the reference's: it refuses nodes, and scores none."""
     profile.plugins[CLAIMS] = NaiveClaims()
+    for point, chain in profile.points.items():
+        profile.points[point] = [name for name in chain if name != CLAIMS]
     profile.plugins["NodeResourcesFit"] = NaiveFit(profile.plugins["NodeResourcesFit"])
     for point in ("preFilter", "filter"):
         profile.points[point].append(CLAIMS)

@@ -28,7 +28,7 @@ TRIALS = 6
 GIVING_BACK = 25.0
 """Seconds after the waiting time of a gang that was not bound as a whole, until it has given its nodes back."""
 
-UNTRIED = ("volumes", "loads", "breakers", "numa", "devices", "reservations")
+UNTRIED = ("volumes", "loads", "breakers", "numa", "devices", "reservations", "claims")
 """What members would have to be given, or change, when they are placed: then the trials are left out."""
 
 

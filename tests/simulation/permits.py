@@ -17,6 +17,9 @@ GATE = "gate"
 LONGEST = 10.0
 """Seconds that a pod may wait."""
 
+AGAIN = 5
+"""How often a pod is looked for that does not wait yet."""
+
 
 class Gatekeeper(Permit):
     """`waiting` is the scheduler's, to be set before the first pod is placed."""
@@ -58,13 +61,16 @@ class Gatekeeper(Permit):
     def _later(self, delay, uid):
         asyncio.get_running_loop().call_later(delay, self._allow, uid)
 
-    def _allow(self, uid):
+    def _allow(self, uid, again=AGAIN):
         if self.waiting is None:
             return  # a replay, where the journal says which pods are let go
         waiting = self.waiting.get(uid)
         if waiting is not None:
             self.let_go.add(uid)
             waiting.allow(self.name)
+        elif again:
+            # The others of its gang are still being placed, or it has no place any more.
+            asyncio.get_running_loop().call_later(0.05, self._allow, uid, again - 1)
 
     def _node_changed(self, row, node):
         name = self._names[row] = node.metadata.name

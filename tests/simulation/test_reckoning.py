@@ -3,6 +3,11 @@
 import pytest
 
 from tests.plugins.objects import container, node, pod
+from tests.reference.evaluation import evaluate
+from tests.reference.profile import Profile
+from tests.reference.world import World
+from tests.simulation.claimreckoning import with_claims
+from tests.simulation.configuration import CLAIMS
 from tests.simulation.reckoning import Reckoning
 
 MAY_PREEMPT = "default/p waits although it may preempt on alder"
@@ -73,3 +78,13 @@ def test_a_pod_that_may_preempt_waits_for_a_node_only_while_somebody_leaves_it(h
     other = pod("other", on="alder")
     other["metadata"] |= meta
     assert Reckoning(_Server([node("alder"), other, holder]), broken=set()).unredeemed() == expected
+
+
+def test_where_a_pod_with_claims_fits_is_said_for_several_nodes():
+    """In place of the plugin of the reference, which also scores."""
+    world = World([node("alder", cpu="4"), node("birch", cpu="4")])
+    profile = with_claims(Profile({}))
+    assert [chain.count(CLAIMS) for chain in profile.points.values()] == [
+        int(point in ("preFilter", "filter")) for point in profile.points
+    ]
+    assert evaluate(pod("p", container(cpu="1")), world, profile).feasible == ["alder", "birch"]

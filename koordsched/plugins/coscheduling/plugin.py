@@ -32,6 +32,7 @@ from koordsched.framework.interface import (
 )
 from koordsched.framework.jobs import GroupJob, Job, JobScheduling
 from koordsched.framework.status import SKIP, SUCCESS, Code, Codes, Status
+from koordsched.framework.turns import Turns, at_once
 from koordsched.plugins.coscheduling import messages
 from koordsched.plugins.coscheduling.args import CoschedulingArgs
 from koordsched.plugins.coscheduling.cache import GangCache
@@ -279,6 +280,10 @@ class Coscheduling(
 
     def post_filter(self, cycle: CycleState, pod: Pod, codes: Codes) -> PostFilterResult:
         """Job preemption (coscheduling spec 3.7, 3.8)."""
+        return at_once(self.post_filter_in_turns(cycle, pod, codes))
+
+    def post_filter_in_turns(self, cycle: CycleState, pod: Pod, codes: Codes) -> Turns[PostFilterResult]:
+        """The same in steps."""
         around = self._round_of(pod)
         if not self.args.enable_preemption:
             return PostFilterResult(Status(Code.UNSCHEDULABLE))
@@ -286,7 +291,7 @@ class Coscheduling(
         gathering = self._plans.gathering(gang) if gang is not None and around is not None else None
         if around is not None:
             around.fail(pod, self._fit_error(codes))
-        return self._preemption.post_filter(cycle, around, gathering, codes)
+        return (yield from self._preemption.post_filter(cycle, around, gathering, codes))
 
     def _fit_error(self, codes: Codes) -> str:
         return f"0/{self.handle.cluster.table.count} nodes are available:{refusals(codes, self.handle.reasons)}"

@@ -7,9 +7,10 @@ be left with fewer than its minimum goes as a whole.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from koordsched.framework.diagnosis import refusals
 from koordsched.framework.handle import Handle, Hypothesis
 from koordsched.framework.interface import CycleState, PostFilterResult
 from koordsched.framework.status import NO_NODE, PASS, SUCCESS, Code, Codes, Status
+from koordsched.framework.turns import Turns, batches
 from koordsched.plugins.coscheduling.cache import GangCache
 from koordsched.plugins.coscheduling.gang import Gang
 from koordsched.plugins.coscheduling.kinds import DISABLE_PREEMPTIBLE, QUOTA_PREEMPTIBLE
@@ -114,8 +116,8 @@ class JobPreemption:
 
     def post_filter(
         self, cycle: CycleState, around: Round | None, gathering: Gathering | None, codes: Codes
-    ) -> PostFilterResult:
-        """Once per round, for the first member that has no place."""
+    ) -> Turns[PostFilterResult]:
+        """Once per round, for the first member that has no place; in steps, between which changes must wait."""
         pod = cycle.pod
         if around is not None and around.preempted_by is not None:
             text = f"preemption already attempted by {around.preempted_by.key} with message {around.preemption_message}"
@@ -125,7 +127,7 @@ class JobPreemption:
         self._cache.preempting("")
         try:
             self._check(job)
-            rooms = self._rooms(job)
+            rooms = yield from self._rooms(job)
         except _Refused as refused:
             message = str(refused)
             self._cache.preempting(NO_ROOM if refused.final else message)
@@ -197,18 +199,19 @@ class JobPreemption:
 
     # --- where room can be made ----------------------------------------------------------------------
 
-    def _rooms(self, job: _Job) -> list[_Room]:
+    def _rooms(self, job: _Job) -> Turns[list[_Room]]:
         # What the members that have a place would give up is no room for the others.
         vetoed = {pod.uid for pod in job.around.placed()} if job.around is not None else set()
         while True:
             try:
-                return self._whole_gangs(job, self._rooms_without(job, vetoed))
+                return self._whole_gangs(job, (yield from self._rooms_without(job, vetoed)))
             except _Vetoed as found:
                 vetoed |= found.uids
 
-    def _rooms_without(self, job: _Job, vetoed: set[str]) -> list[_Room]:
+    def _rooms_without(self, job: _Job, vetoed: set[str]) -> Turns[list[_Room]]:
         """`vetoed`: uids of pods that must stay. Raises _Refused."""
         alive = self._cluster.table.alive.data[: self._cluster.table.size]
+        yield from self._victims.read(np.flatnonzero(alive), self._handle.clock.wall())
         codes = job.codes
         planned = job.around.refused_plan if job.around is not None else None
         if job.gathering is not None and planned is not None:
@@ -225,8 +228,8 @@ class JobPreemption:
         if job.gathering is not None and planned is not None:
             # Nodes without victims may have room for some of the members.
             others = np.concatenate((others, np.flatnonzero(alive & (codes == PASS))))
-            return self._gathered(job, job.gathering, rows, others, costs, why, vetoed)
-        return self._one_by_one(job, rows, costs, why, vetoed)
+            return (yield from self._gathered(job, job.gathering, rows, others, costs, why, vetoed))
+        return (yield from self._one_by_one(job, rows, costs, why, vetoed))
 
     def _curable(self, codes: Codes) -> RowArray:
         """The rows where fewer pods may help."""
@@ -247,12 +250,17 @@ class JobPreemption:
 
     # --- one member after the other ------------------------------------------------------------------
 
-    def _one_by_one(self, job: _Job, rows: RowArray, costs: RowCosts, why: Codes, vetoed: set[str]) -> list[_Room]:
+    def _one_by_one(
+        self, job: _Job, rows: RowArray, costs: RowCosts, why: Codes, vetoed: set[str]
+    ) -> Turns[list[_Room]]:
         """Each member goes to the cheapest node, the first by name, that has room for it beside those before it.
 
         Once a gang goes as a whole, the other nodes that it is on are cheaper.
         """
-        fits = {_kind(pod): self._fits(pod, job, rows) for pod in reversed(job.members)}
+        fits: dict[Hashable, Codes] = {}
+        for kind, pod in {_kind(pod): pod for pod in reversed(job.members)}.items():
+            fits[kind] = self._fits(pod, job, rows)
+            yield
         any_fits = np.logical_or.reduce([codes == PASS for codes in fits.values()])
         names = self._cluster.table.names
         rest = np.flatnonzero(any_fits).tolist()
@@ -260,17 +268,19 @@ class JobPreemption:
         rooms: list[_Room] = []
         left = job.members
         last: dict[int, int] = {}
+        going: dict[str, Pod] = {}
         with self._handle.hypothesis(job.cycle.job_members) as trial:
             trial.withdraw(job.members)
             while rest and left:
                 i = rest.pop()
                 row = int(rows[i])
-                room, left, code = self._fill(trial, row, i, left, fits, self._victims_on(row, job, vetoed))
+                room, left, code = yield from self._fill(trial, row, i, left, fits, self._victims_on(row, job, vetoed))
                 last[i] = code
                 if room is None:
                     continue
                 rooms.append(room)
-                if costs.gone(gang for gang, _ in self._torn(victim for each in rooms for victim in each.victims)):
+                going.update((victim.uid, victim) for victim in room.victims)
+                if costs.gone(gang for gang, _ in self._torn(room.victims, going)):
                     rest.sort(key=lambda i: (costs.costs[i], names[rows[i]]), reverse=True)
         if left:
             codes = fits[_kind(left[0])].copy()
@@ -301,7 +311,7 @@ class JobPreemption:
         members: Sequence[Pod],
         fits: Mapping[Hashable, Codes],
         victims: Sequence[Pod],
-    ) -> tuple[_Room | None, list[Pod], int]:
+    ) -> Turns[tuple[_Room | None, list[Pod], int]]:
         """Places as many members on the row as fit; returns those that are left, and why the first of them is."""
         start = trial.checkpoint()
         for victim in victims:
@@ -309,12 +319,16 @@ class JobPreemption:
         here: list[Pod] = []
         left: list[Pod] = []
         refused: dict[Hashable, int] = {}
-        for pod in members:
+        for number, pod in enumerate(members):
+            if len(refused) == len(fits):
+                left.extend(members[number:])
+                break
             kind = _kind(pod)
             if kind not in refused:
                 refused_with = int(fits[kind][at])
                 if refused_with == PASS:
                     refused_with = trial.place(pod, row, self._without)
+                    yield
                 if refused_with == PASS:
                     here.append(pod)
                     continue
@@ -324,26 +338,31 @@ class JobPreemption:
         if not here:
             trial.rollback(start)
             return None, left, why
-        return _Room(row, here, self._reprieve(trial, start, row, here, victims)), left, why
+        going = yield from self._reprieve(trial, start, row, here, victims)
+        return _Room(row, here, going), left, why
 
     def _reprieve(
         self, trial: Hypothesis, start: object, row: int, members: Sequence[Pod], victims: Sequence[Pod]
-    ) -> list[Pod]:
+    ) -> Turns[list[Pod]]:
         """Lets as many of the victims stay as fit beside the members; returns those that go."""
         going = reprieve_order(victims, self._torn(victims), self._budgets)
         for victim in list(going):
             others = [pod for pod in going if pod is not victim]
             trial.rollback(start)
-            if self._fit_beside(trial, row, members, others):
+            if (yield from self._fit_beside(trial, row, members, others)):
                 going = others
         trial.rollback(start)
-        self._fit_beside(trial, row, members, going)
+        yield from self._fit_beside(trial, row, members, going)
         return going
 
-    def _fit_beside(self, trial: Hypothesis, row: int, members: Sequence[Pod], going: Sequence[Pod]) -> bool:
+    def _fit_beside(self, trial: Hypothesis, row: int, members: Sequence[Pod], going: Sequence[Pod]) -> Turns[bool]:
         for pod in going:
             trial.evict(pod)
-        return all(trial.place(pod, row, self._without) == PASS for pod in members)
+        for pod in members:
+            if trial.place(pod, row, self._without) != PASS:
+                return False
+            yield
+        return True
 
     # --- gathered in the network ---------------------------------------------------------------------
 
@@ -356,9 +375,12 @@ class JobPreemption:
         costs: RowCosts,
         why: Codes,
         vetoed: set[str],
-    ) -> list[_Room]:
+    ) -> Turns[list[_Room]]:
         """The members go where the network has them together. `others`: rows where no pod can be evicted."""
-        victims = {row: self._victims_on(row, job, vetoed) for row in rows.tolist()}
+        victims: dict[int, list[Pod]] = {}
+        for some in batches(rows.tolist()):
+            victims.update((row, self._victims_on(row, job, vetoed)) for row in some)
+            yield
         scores = np.zeros(self._cluster.table.size, dtype=np.int64)
         scores[rows] = -costs.costs
         candidates = np.sort(np.concatenate((rows, others)))
@@ -366,20 +388,18 @@ class JobPreemption:
         with self._handle.hypothesis(job.cycle.job_members) as trial:
             trial.withdraw(job.members)
             start = trial.checkpoint()
-            for pods in victims.values():
-                for victim in pods:
-                    trial.evict(victim)
+            yield from trial.evict_all(chain.from_iterable(victims.values()))
             planned, counted = self._plans.spread(gathering, job.members, candidates, scores)
             if planned is None:
                 codes = counted.codes[rows]
                 why[rows] = np.where(codes == PASS, self._not_helpful, codes)
                 raise _Refused(self._text(why), final=True)
-            trial.rollback(start)
+            yield from trial.roll_back(start)
             for row, members in planned.items():
                 before = trial.checkpoint()
-                if not self._fit_beside(trial, row, members, victims.get(row, [])):
+                if not (yield from self._fit_beside(trial, row, members, victims.get(row, []))):
                     raise _Refused(self._text(why), final=True)
-                going = self._reprieve(trial, before, row, members, victims.get(row, []))
+                going = yield from self._reprieve(trial, before, row, members, victims.get(row, []))
                 rooms.append(_Room(row, members, going))
         return rooms
 
@@ -397,10 +417,12 @@ class JobPreemption:
             rooms = list(by_row.values())
         return rooms
 
-    def _torn(self, going: Iterable[Pod]) -> list[tuple[Gang, list[Pod]]]:
-        """The gangs that these pods would leave with fewer than their minimum, each with its other pods."""
-        by_uid = {pod.uid: pod for pod in going}
-        gangs = {gang.id: gang for pod in by_uid.values() if (gang := self._cache.of(pod)) is not None}
+    def _torn(self, pods: Sequence[Pod], going: Container[str] = ()) -> list[tuple[Gang, list[Pod]]]:
+        """The gangs that these pods would leave with fewer than their minimum, each with its other pods. `going`: uids
+        of all pods that leave; of these alone, if there are none.
+        """
+        by_uid = going or {pod.uid for pod in pods}
+        gangs = {gang.id: gang for pod in pods if (gang := self._cache.of(pod)) is not None}
         torn = []
         for gang in gangs.values():
             rest = [pod for uid, pod in gang.bound.items() if uid not in by_uid]

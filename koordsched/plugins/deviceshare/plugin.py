@@ -225,7 +225,8 @@ class DeviceShare(PreFilter, ShapeFilter, ShapeScore, Reserve, PreBind, Explains
     async def pre_bind(self, cycle: CycleState, pod: Pod, node: str) -> Status:
         """Annotates the pod with what it was given.
 
-        What an earlier, failed attempt wrote, for another node, is removed: the pod would be counted with it.
+        What an earlier, failed attempt wrote, for another node, is removed: the pod would be counted with it. The table
+        itself gets the ids of the devices by the watch: an attempt at other pods may be under way.
         """
         given: Allocation | None = cycle.state.get(self.name)
         if given is None:
@@ -236,7 +237,6 @@ class DeviceShare(PreFilter, ShapeFilter, ShapeScore, Reserve, PreBind, Explains
             return Status(Code.ERROR, (f'device.scheduling.koordinator.sh "{node}" not found',))
         ids = {(info.type, info.minor or 0): info.id for info in device.spec.devices}
         given = tuple(each._replace(id=ids.get((each.type, each.minor), "")) for each in given)
-        self._cluster.allocate(pod, self.columns.allocation, given)
         cycle.patch.annotate(kinds.DEVICE_ALLOCATED, self.columns.allocation.text(given))
         if self._adapters is None:
             return SUCCESS

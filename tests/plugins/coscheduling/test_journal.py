@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from koordsched.plugins import CONTROLLERS
-from koordsched.scheduling import memberplacing
 from tests.depth import quick_first
 from tests.journal.recording import Recorded, consider, replayed_from_each_segment
+from tests.pauses import pause_always
 from tests.plugins.coscheduling.busy import Busy
 from tests.plugins.coscheduling.placing import cache_of, configuration
 from tests.virtualtime import run
@@ -71,8 +71,7 @@ SEEDS = quick_first([1, 2, 3, 4, 5, 6, 7, 8, 9, 10], 1)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_journal_is_replayed_equal(seed, preemption, pauses, monkeypatch):
     if pauses:
-        monkeypatch.setattr(memberplacing, "PAUSE_AFTER", -1.0)
-        monkeypatch.setattr(memberplacing, "_LOOK_AFTER", 1)
+        pause_always(monkeypatch)
     recorded = run(living(seed, preemption))
     journal = recorded.journal
     assert len(journal.segments) > 1

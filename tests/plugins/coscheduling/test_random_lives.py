@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from koordsched.scheduling import memberplacing
 from tests.depth import quick_first
+from tests.pauses import pause_always
 from tests.plugins.coscheduling.busy import Busy
 from tests.plugins.coscheduling.placing import cache_of, configuration, scheduling
 from tests.virtualtime import run
@@ -47,8 +47,7 @@ def in_order(running):
 @pytest.mark.parametrize("seed", quick_first(range(100, 130), 1))
 def test_nothing_is_lost(seed, preemption, pauses, monkeypatch):
     if pauses:
-        monkeypatch.setattr(memberplacing, "PAUSE_AFTER", -1.0)
-        monkeypatch.setattr(memberplacing, "_LOOK_AFTER", 1)
+        pause_always(monkeypatch)
 
     async def work():
         cluster = Busy(seed)

@@ -6,6 +6,8 @@ from random import Random
 
 import pytest
 
+from koordsched.cluster.changelog import Facet
+from koordsched.framework.interface import CycleState
 from koordsched.plugins.deviceshare.adapters import DevicePluginAdapters
 from koordsched.plugins.shared.devices import allocation, kinds
 from koordsched.plugins.shared.devices.allocation import Given
@@ -363,6 +365,32 @@ def placed(found, name="r"):
     for plugin in found.profile.reserve_plugins:
         assert plugin.reserve(cycle, reserve_pod, row).ok
     return cycle, reserve_pod
+
+
+def test_pre_bind_changes_nothing_but_the_annotation():
+    """It may run while a transaction of a gang is paused, in which the pod may even be away."""
+    found = world(*g8())
+    member, row, log = found.pod(pod("p", gpu=100)), found.row(), found.cluster.table.log
+    cycle = CycleState(member)
+    found.profile.filtering.filter(cycle)
+    found.cluster.assume(member, row)
+    for plugin in found.profile.reserve_plugins:
+        assert plugin.reserve(cycle, member, row).ok
+    before = found.plugin.columns.allocation.of(member), found.books()
+    found.cluster.begin()
+    order = found.cluster.evict(member)
+    with found.cluster.paused():
+        assert asyncio.run(found.plugin.pre_bind(cycle, member, "n")).ok
+    found.cluster.restore(member, row, order)
+    stamp = log.stamps(Facet.RESOURCES)[row]
+    with found.cluster.paused():
+        assert asyncio.run(found.plugin.pre_bind(cycle, member, "n")).ok
+    assert log.stamps(Facet.RESOURCES)[row] == stamp
+    found.cluster.end()
+    assert (found.plugin.columns.allocation.of(member), found.books()) == before
+    assert before[0]
+    text = cycle.patch.changes(None)["annotations"][f"{SCHEDULING}device-allocated"]
+    assert json.loads(text)["gpu"][0]["id"] == "GPU-0"
 
 
 def test_what_a_reserve_pod_is_given_is_written_and_read_back():

@@ -7,6 +7,7 @@ from random import Random
 import pytest
 
 from koordsched.fakecluster.clock import rfc3339
+from koordsched.framework.turns import at_once
 from koordsched.plugins.gangscheduling.messages import EVICTING
 from koordsched.plugins.gangscheduling.preemption import RoomForGroup, Unit, _left, _Trial
 from tests.plugins.gangscheduling.running import GATES, PodGroupCluster, scheduling
@@ -314,6 +315,7 @@ def test_halves_are_tried_before_single_ones_with_the_same_result():
 
         def fits(going, sizes=sizes, room=room, asked=asked):
             asked.append(tuple(going))
+            yield
             return sum(sizes) - sum(sizes[at] for at in going) <= room
 
         expected, used = [], 0
@@ -322,7 +324,7 @@ def test_halves_are_tried_before_single_ones_with_the_same_result():
                 used += size
             else:
                 expected.append(at)
-        assert _left(list(range(len(sizes))), fits) == expected
+        assert at_once(_left(list(range(len(sizes))), fits)) == expected
         assert len(asked) <= 2 * len(sizes) + 1
 
 
@@ -373,12 +375,13 @@ def test_victims_found_by_parts_are_those_found_on_the_whole(seed, monkeypatch):
         def whole(room, places):
             with room._handle.hypothesis() as trial:
                 trial.withdraw(room._members)
-                return _left(room._in_order(), _Trial(trial, places).fits)
+                units = at_once(room._in_order(at_once(room._candidates.everywhere())))
+                return at_once(_left(units, _Trial(trial, places).fits))
 
         by_parts = RoomForGroup._going
 
         def both(room, places):
-            found = by_parts(room, places)
+            found = yield from by_parts(room, places)
             seen.append((sorted(unit.name for unit in found), sorted(unit.name for unit in whole(room, places))))
             return found
 

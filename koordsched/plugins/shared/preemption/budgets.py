@@ -83,13 +83,20 @@ class Budgets:
 
     # --- one list of pods --------------------------------------------------------------------------
 
+    def __bool__(self) -> bool:
+        """Whether there are any."""
+        return bool(self._by_namespace)
+
     def protects(self, pod: Pod) -> bool:
         """Whether there is a budget for the pod, exhausted or not."""
         return bool(self._protecting(pod))
 
-    def broken_by(self, pods: Sequence[Pod]) -> list[bool]:
-        """Whether the eviction of each pod breaks a budget, counting the budgets down along the given order."""
-        left: dict[int, int] = {}
+    def broken_by(self, pods: Sequence[Pod], left: dict[int, int] | None = None) -> list[bool]:
+        """Whether the eviction of each pod breaks a budget, counting the budgets down along the given order.
+
+        `left`: what was left of them after the pods before these, empty in the beginning; it is counted down.
+        """
+        left = {} if left is None else left
         broken = []
         for pod in pods:
             breaks = False

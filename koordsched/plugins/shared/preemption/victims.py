@@ -17,6 +17,7 @@ import numpy.typing as npt
 from koordsched.cluster.changelog import Facet, RowArray
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.state import ClusterState
+from koordsched.framework.turns import STEP, Turns
 from koordsched.plugins.shared.preemption.candidates import NOT_STARTED, started_at
 from koordsched.plugins.shared.preemption.kinds import KindArray, PodKinds
 
@@ -158,6 +159,12 @@ class VictimTable:
         for _, read in self._firsts.values():
             read[rows] = _NEVER
 
+    def read(self, rows: RowArray, now: float) -> Turns[None]:
+        """Reads all that changed on these rows, in steps: what is asked about them next takes little time."""
+        for at in range(0, len(rows), STEP):
+            self._refresh(rows[at : at + STEP], now)
+            yield
+
     # --- those below a priority --------------------------------------------------------------------
 
     def _first(self, rows: RowArray, priority: int, now: float) -> npt.NDArray[np.intp]:
@@ -200,10 +207,17 @@ class VictimTable:
 
     def pods(self, row: int, priority: int, now: float) -> list[Pod]:
         """The pods of lower priority on a row, most important first."""
-        first = int(self._first(np.array([row]), priority, now)[0])
+        return self.pods_of(np.array([row]), priority, now)[0]
+
+    def pods_of(self, rows: RowArray, priority: int, now: float) -> list[list[Pod]]:
+        """The same for each of these rows."""
+        firsts, listed = self._first(rows, priority, now).tolist(), self._pods
         # A pod whose assumption was confirmed is another object, and the row is the same.
-        newest = self._cluster.pods_on(row)
-        return [newest[pod.uid] for pod in self._pods[row][first:]]
+        newest = self._cluster.pods_on
+        return [
+            [newest(row)[pod.uid] for pod in listed[row][first:]]
+            for row, first in zip(rows.tolist(), firsts, strict=True)
+        ]
 
     def lasting(self, rows: RowArray) -> Mask:
         """Where the order of the pods stays what it is until they change; of rows that were asked about just now."""
