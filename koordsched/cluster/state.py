@@ -71,8 +71,8 @@ class ClusterState:
         self._readers: dict[PodFact[Any], list[PodAccountant]] = {}
         self._sharing: Sharing | None = None
         self._held_back: list[tuple[ClusterEvent, Any, Any, bool]] | None = None
-        self._paused = False
         """Announcements of a transaction under way; None while there is none."""
+        self._paused = False
         self._observers: list[PodObserver] = []
         self._observers_of_virtual: list[PodObserver] = []
         self._event_listeners: list[EventListener] = []
