@@ -77,7 +77,7 @@ def environment(*binaries: Path, kubeconfig: str) -> dict[str, str]:
         for folder in os.environ["PATH"].split(os.pathsep)
         if folder and not (Path(folder) / "koordsched").exists()
     ]
-    foreign = ("MAKEFLAGS", "MAKELEVEL", "MFLAGS", "PYTHONPATH")
+    foreign = ("ARGS", "MAKEFLAGS", "MAKELEVEL", "MFLAGS", "PYTHONPATH")
     return {
         **{name: value for name, value in os.environ.items() if name not in foreign},
         "PATH": os.pathsep.join([*map(str, binaries), *path]),

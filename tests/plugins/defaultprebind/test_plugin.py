@@ -38,7 +38,7 @@ class Labels(PreBind):
         ({}, ()),
         ({"enabled": [{"name": NAME}]}, (NAME,)),
         ({"disabled": [{"name": NAME}]}, ()),
-        ({"disabled": [{"name": "*"}], "enabled": [{"name": NAME}]}, (NAME,)),
+        ({"disabled": [{"name": "*"}], "enabled": [{"name": "DynamicResources"}, {"name": NAME}]}, (NAME,)),
     ],
 )
 def test_files_may_name_it(pre_bind, listed):

@@ -17,8 +17,9 @@ from tests.plugins.harness import StoppedClock
 def two(first, second):
     """A scheduler with two profiles, `one` and `two`, of these arguments, and the warnings about them."""
     document = configuration()
+    frees = {"disabled": [{"name": "*"}], "enabled": [{"name": "DynamicResources"}, {"name": "ElasticQuota"}]}
     document["profiles"] = [
-        {**configuration(args)["profiles"][0], "schedulerName": name}
+        {**configuration(args, frees)["profiles"][0], "schedulerName": name}
         for name, args in (("one", first), ("two", second))
     ]
     resolved = config.resolve(config.load(json.dumps(document), catalog=CATALOG), catalog=CATALOG)
