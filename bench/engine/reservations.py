@@ -102,9 +102,7 @@ class ReservationPlacement(Placement):
 def main(nodes: int, reservations: int, pods: int, turns: int) -> None:
     """Measure all cases in turns, and print medians."""
     catalog = load()
-    clusters = [
-        (case.name, ReservationPlacement(catalog, case, nodes, reservations), bool(case.owned)) for case in CASES
-    ]
+    clusters = [(case.name, ReservationPlacement(catalog, case, nodes, reservations), False) for case in CASES]
     compare(clusters, f"{nodes:,} nodes with {reservations:,} Reservations", pods, turns)
 
 

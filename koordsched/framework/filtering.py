@@ -79,11 +79,13 @@ class Filtering:
                 cycle.not_pre_filtered = frozenset(each.name for each in self._chains.pre_filters)
                 return result
         result.skipped.update(plan.skipped)
-        result.skipped.update(plugin.name for _, plugin in plan.pod_filters if plugin.skips(cycle.pod))
+        for _, pod_filter in plan.pod_filters:
+            if pod_filter.skips(cycle.pod):
+                result.skipped.add(pod_filter.name)
         for name, step in plan.pre_filters:
             if name in without:
                 continue
-            if not isinstance(step, PreFilter):
+            if isinstance(step, Status | PreFilterResult):
                 answer = step
             elif cycle.timed is None:
                 answer = step.pre_filter(cycle, cycle.pod)

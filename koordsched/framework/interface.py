@@ -425,6 +425,10 @@ class PodScore(Plugin):
         """
         return False
 
+    def abstains_from(self, shape: PodShape) -> bool:
+        """Whether it abstains for every pod of a shape. Default: False."""
+        return False
+
     def pre_score(self, cycle: CycleState, pod: Pod, rows: RowArray) -> Status:
         """SUCCESS or SKIP (no score from this plugin). Default: SUCCESS."""
         return SUCCESS

@@ -102,7 +102,7 @@ class ShapePlan:
         self.node_filters = tuple(step for step in chains.node_filters if step[1].name not in self.skipped)
         self.pod_filters = tuple(step for step in chains.pod_filters if step[1].name not in self.skipped)
         self.node_scores = tuple(step for step in chains.node_scores if not step[0].skips(shape))
-        self.pod_scores = chains.pod_scores
+        self.pod_scores = tuple(step for step in chains.pod_scores if not step[0].abstains_from(shape))
         self.unprepared = chains.unprepared
         self.epoch_scores = tuple(
             plugin for plugin, _ in self.node_scores if type(plugin).epoch is not ShapeScore.epoch

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from weakref import WeakValueDictionary
 
@@ -43,11 +43,11 @@ class Status:
     code: Code
     reasons: tuple[str, ...] = ()
     plugin: str = ""
+    ok: bool = field(init=False, repr=False, compare=False)
+    """Whether the code is SUCCESS: asked a dozen times per cycle, so it is worked out once."""
 
-    @property
-    def ok(self) -> bool:
-        """SUCCESS."""
-        return self.code is Code.SUCCESS
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "ok", self.code is Code.SUCCESS)
 
     @property
     def message(self) -> str:

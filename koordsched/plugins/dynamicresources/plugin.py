@@ -251,6 +251,10 @@ class DynamicResources(
         state = self._state(cycle)
         return state is None or state.scores is None
 
+    def abstains_from(self, shape: PodShape) -> bool:
+        """Without claims there are no alternatives."""
+        return self.skips_shape(shape)
+
     def pre_score(self, cycle: CycleState, pod: Pod, rows: RowArray) -> Status:
         """SKIP if it abstains."""
         return SKIP if self.abstains(cycle, pod) else SUCCESS

@@ -83,8 +83,6 @@ class Matching:
     def match(self, cycle: CycleState, terms: PodTerms) -> MatchedReservations | None:
         """The Reservations that the pod of the cycle may use, put into its overlay; None if none concern it."""
         pod = cycle.pod
-        if terms.only_owns and not self._cache.index.concerns(pod):
-            return None  # the usual case
         key = self._alike(cycle, terms) if self._kept else None
         usable = self._kept.get(key) if key is not None else None
         if usable is not None and key is not None:

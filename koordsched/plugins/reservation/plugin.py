@@ -133,7 +133,8 @@ class Reservation(
         terms = self.matching.terms(pod)
         if terms.problem:
             return Status(Code.ERROR, (terms.problem,))
-        cycle.reservations = self.matching.match(cycle, terms)
+        if not terms.only_owns or self.cache.index.concerns(pod):
+            cycle.reservations = self.matching.match(cycle, terms)
         return SUCCESS
 
     def pre_filter(self, cycle: CycleState, pod: Pod) -> PreFilterResult | Status:

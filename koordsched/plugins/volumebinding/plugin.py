@@ -145,6 +145,10 @@ class VolumeBinding(PreFilter, DryRunFilter, PodScore, Reserve, PreBind):
         """Always, as `pre_score` says."""
         return True
 
+    def abstains_from(self, shape: PodShape) -> bool:
+        """Always."""
+        return True
+
     def pre_score(self, cycle: CycleState, pod: Pod, rows: RowArray) -> Status:
         """SKIP always."""
         return SKIP
