@@ -73,7 +73,7 @@ def test_it_is_short():
     assert sum(bool(line.strip()) for block in BLOCKS for line in block.splitlines()) <= 70
 
 
-@pytest.mark.parametrize("order", permutations(range(3)))
+@pytest.mark.parametrize("order", list(permutations(range(3))))
 def test_a_restart_in_any_order(order):
     objects = (gpus(4), wanting(2, "a", [0, 1]), wanting(1, "b", [3]))
     scheduler = offline(*(objects[i] for i in order), wanting(1), wanting(1, "q"))
