@@ -259,6 +259,22 @@ def test_reservation_case_10_outsiders_get_no_room_from_owners(of, nominated):
     assert (explained.nominated_node or "") == nominated
 
 
+@pytest.mark.parametrize(("of", "nominated"), [("", "n"), ("r", "")])
+def test_outsiders_do_not_evict_owners_for_their_slots(of, nominated):
+    state = [
+        node("n", cpu="32", memory="32Gi", pods="2"),
+        reservation(holds=amounts(6), allocatePolicy="Aligned", owners=[{"object": {"name": "someone"}}]),
+        wanting("victim", of=of, on="n", cpu=4),
+    ]
+    asked = wanting(cpu=4, labels={})
+    asked["spec"]["priority"] = 50
+    found = Played(*state, alone=False)
+    found.offline.add(asked)
+    explained = found.offline.explain("default/p")
+    assert not explained.any_of
+    assert (explained.nominated_node or "") == nominated
+
+
 @pytest.mark.parametrize("policy", ["Aligned", "Restricted"])
 @pytest.mark.parametrize("own", ["", "Aligned", "Restricted"])
 def test_reservation_case_11_policies_on_one_node(own, policy):

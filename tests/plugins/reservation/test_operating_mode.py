@@ -235,7 +235,7 @@ def test_it_takes_a_slot_of_those_who_use_another_reservation():
     offline = with_other(acts_cpu="3", reserved_cpu="2")
     assert offline.schedule("default/p").node == "alder"
     assert uses(offline) == {"p": "r"}
-    # The other Reservation fits best, but leaves no slot beside the pod that acts: that one is used, whose slot is away.
+    # In the other Reservation there is no slot beside the pod that acts: it is used itself, and its slot is away.
     offline = with_other(acts_cpu="3", reserved_cpu="2", pods="2")
     assert offline.schedule("default/p").node == "alder"
     assert uses(offline) == {"p": "acts"}

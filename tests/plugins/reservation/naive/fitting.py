@@ -72,7 +72,8 @@ def both(decision, info, node, pods):
     matched = decision.state(node["metadata"]["name"]).matched
     by_node = []
     if not (decision.settings.skip_node_check and len(matched) <= 1):
-        by_node = short_of(decision, decision.wanted, node, given=info.left(), fewer=uncounted(matched, info), pods=pods)
+        fewer = uncounted(matched, info)
+        by_node = short_of(decision, decision.wanted, node, given=info.left(), fewer=fewer, pods=pods)
     detailed = decision.wish.name == info.name
     restricted = info.policy == names.RESTRICTED
     reasons = lacking(decision, decision.requests, info, detailed) if restricted else []
