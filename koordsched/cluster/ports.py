@@ -41,6 +41,15 @@ def shape_ports(shape: PodShape) -> tuple[HostPort, ...]:
     return shape.compiled(host_ports_of, _compile)
 
 
+def overlap(some: Iterable[HostPort], others: Sequence[HostPort]) -> bool:
+    """Whether two pods with these host ports cannot be on one node."""
+    return any(
+        (protocol, port) == (other_protocol, other_port) and (ip == other_ip or WILDCARD in (ip, other_ip))
+        for ip, protocol, port in some
+        for other_ip, other_protocol, other_port in others
+    )
+
+
 class HostPorts:
     """Per (protocol, port) and ip, the rows where it is taken and by how many pods.
 

@@ -188,9 +188,11 @@ class Reckoning:
         promise, or finds it a node where it may preempt itself.
         """
         found = []
+        spared = self.reservations.spared(thing, world) if self.reservations is not None else ()
         for node in world.nodes:
             name = node["metadata"]["name"]
-            victims = [p for p in world.pods_on(node) if priority(p) < priority(thing)]
+            lower = [pod for pod in world.pods_on(node) if priority(pod) < priority(thing)]
+            victims = [pod for pod in lower if pod["metadata"]["uid"] not in spared]
             if not victims:
                 continue
             if name in self._evaluate(thing, world.without(victims), profile, lasting).feasible:

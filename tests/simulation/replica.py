@@ -339,22 +339,31 @@ class Process:
     def _check_promises(self, pod, row, promised, before):
         """The room that a node was cleared for must not go to anybody less important.
 
-        `before`: what was in use; what a Reservation had kept for the pod was. Pods that ignore Reservations may have
-        what they keep.
+        `before`: what was in use; what a Reservation had kept for the pod was. What its restricted options leave out it
+        keeps, though the pod takes that room (reservation spec 6, limit 13). Pods that ignore Reservations may have all
+        that they keep.
         """
         if pod.labels.labels.get(IGNORED) == "true":
             return
         table = self.scheduler.cluster.table
-        for index, _ in pod.requests.amounts if promised else ():
+        for index, amount in pod.requests.amounts if promised else ():
             due = sum(dict(other.requests.amounts).get(index, 0) for other in promised)
             used, there = int(table.requested[index].data[row]), int(table.allocatable[index].data[row])
+            known = before[index] + self._kept_twice(pod, index, amount) if index < len(before) else -1
             # What a node has none of is served by claims: devices are promised to no pod.
-            if due and there and used + due > there and (index >= len(before) or used > before[index]):
+            if due and there and used + due > there and used > known:
                 name = table.resource_names.names[index]
                 self.simulation.invariants.fail(
                     f"{self.name} places pod {pod.key} on {table.names[row]}, where {name} is promised to "
                     f"{', '.join(other.key for other in promised)}: {used} + {due} of {there}"
                 )
+
+    def _kept_twice(self, pod, index, amount):
+        """How much of what a placed pod requests its Reservation keeps all the same."""
+        plugin = self.scheduler.profiles[configuration.PROFILE].plugins.get(configuration.RESERVATION)
+        used = plugin.cache.allocated.of(pod) if plugin is not None else None
+        info = plugin.cache.get(used.uid) if used is not None else None
+        return min(amount, info.left(index)) if info is not None and index not in info.terms.names else 0
 
 
 class Replica:

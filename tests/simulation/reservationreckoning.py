@@ -63,6 +63,18 @@ class ReservationReckoning:
         outcome.filtered |= beside.filtered
         return outcome
 
+    def spared(self, pod, world):
+        """uids of the pods that are not evicted for this one: what they use falls back to a Reservation that is none of
+        its own, or they act as one of these, and are away."""
+        cluster = self._cluster(world)
+        try:
+            states = Decision(cluster, pod, self._settings).states
+        except Rejected:
+            states = {}
+        own = {info.uid for state in states.values() for info in state.matched}
+        users = {user["metadata"]["uid"] for info in cluster.infos() if info.uid not in own for user in info.owners}
+        return users | own
+
     def view(self, world):
         """The world with all that Reservations keep."""
         return self._dated(self._cluster(world).view(), world)

@@ -34,6 +34,7 @@ def as_reservation(pod):
     held = {name: text_of(amount) for name, amount in exact_requests(pod).items()}
     return {
         "kind": KIND,
+        "acts": True,
         "metadata": shown,
         "spec": {
             "template": template,

@@ -18,7 +18,7 @@ from tests.simulation.extenders import Extender
 from tests.simulation.ganginvariants import POD_GROUPS, GangInvariants
 from tests.simulation.gangreckoning import GangReckoning, stale_notices, stuck
 from tests.simulation.gangusers import GangUsers
-from tests.simulation.invariants import Invariants
+from tests.simulation.invariants import PODS, Invariants
 from tests.simulation.kubelets import Kubelets
 from tests.simulation.loadusers import LoadUsers
 from tests.simulation.loop import SimulationLoop
@@ -46,6 +46,9 @@ from tests.simulation.weather import Weather
 
 SETTLED = 75.0
 """Virtual seconds from the last fault until everything that fits must have its node."""
+
+LOOKS = 400
+"""Twenty a virtual second: by then replicas have heard of what was written last, and ended the attempts they are at."""
 
 EXPECTED = ("lost lease", "cannot get or renew lease")
 """Errors in the log that faults explain."""
@@ -219,6 +222,7 @@ class Simulation:
             fail("not every replica is running")
         fresh = Process("rebuild", self, 0.0, observes=True)
         await fresh.synced.wait()
+        await self._come_to_rest([*running, fresh])
         for text in self._wrong_with_quotas(quotas, fresh):
             fail(text)
         for process in running:
@@ -232,6 +236,24 @@ class Simulation:
             fail(text)
         fresh.terminate()
         await asyncio.wait([fresh.main])
+
+    async def _come_to_rest(self, processes):
+        """Waits until none of these is about to handle what was written while the newest of them was reading, or tries
+        a pod; at most a while, then they are judged as they are."""
+        for _ in range(LOOKS):
+            if not any(map(self._is_busy, processes)):
+                return
+            await asyncio.sleep(0.05)
+
+    def _is_busy(self, process):
+        scheduler, reflectors = process.scheduler, process.scheduler.watches.reflectors
+        under_way = [*scheduler.queue.in_flight_pods(), *scheduler.cluster.assumed]
+        return bool(under_way or scheduler.binding.in_flight or scheduler._status.unwritten) or any(
+            int(reflectors[path].resource_version or 0)
+            < max((each.rv for each in self.server.records(path)), default=0)
+            for path in (PODS, *self.compacted)
+            if path in reflectors
+        )
 
     def _set_apart(self):
         """(workloads that are quarantined, nodes on which no pod can start)."""

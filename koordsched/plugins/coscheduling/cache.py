@@ -34,6 +34,7 @@ class GangRecord(msgspec.Struct, array_like=True):
     binding_members: tuple[str, ...]
     at_rest: bool = False
     demoted: tuple[str, ...] = ()
+    alone: tuple[str, ...] = ()
 
 
 class GangCache:
@@ -403,6 +404,7 @@ class GangCache:
                 tuple(sorted(group.binding_members)),
                 group.at_rest,
                 tuple(sorted(group.demoted)),
+                tuple(sorted(gang.alone)),
             )
 
     def restore_state(self, state: list[GangRecord]) -> None:
@@ -422,6 +424,7 @@ class GangCache:
             for uid in record.waiting:
                 if (pod := gang.children.get(uid)) is not None:
                     gang.put(pod, gang.waiting)
+            gang.alone.update(gang.waiting.keys() & set(record.alone))
         for group in self._groups.values():
             group.problem = self.why_not(group)
 

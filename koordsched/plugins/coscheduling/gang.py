@@ -16,10 +16,23 @@ class Gang:
     `options`: None until a PodGroup, or a pod with a legal minimum, defines it. `children` are all its pods: those
     `bound` are on nodes, those `waiting` are placed and on their way there, the others are `pending`; `stuck` are the
     uids of pending ones that no scheduler can place now, `rejected` those of waiting ones that are losing their places,
-    as they have been told. `created` is in seconds since the epoch.
+    as they have been told, `alone` those of waiting ones that went on by themselves. `created` is in seconds since the
+    epoch.
     """
 
-    __slots__ = ("bound", "children", "created", "group", "id", "options", "pending", "rejected", "stuck", "waiting")
+    __slots__ = (
+        "alone",
+        "bound",
+        "children",
+        "created",
+        "group",
+        "id",
+        "options",
+        "pending",
+        "rejected",
+        "stuck",
+        "waiting",
+    )
 
     def __init__(self, gang_id: str, group: GangGroup, created: float) -> None:
         self.id = gang_id
@@ -32,6 +45,7 @@ class Gang:
         self.bound: dict[str, Pod] = {}
         self.stuck: set[str] = set()
         self.rejected: set[str] = set()
+        self.alone: set[str] = set()
 
     @property
     def from_crd(self) -> bool:
@@ -80,8 +94,11 @@ class Gang:
             if each is not where:
                 each.pop(uid, None)
         where[uid] = pod
-        if where is not self.waiting and self.rejected:
-            self.rejected.discard(uid)
+        if where is not self.waiting:
+            if self.rejected:
+                self.rejected.discard(uid)
+            if self.alone:
+                self.alone.discard(uid)
         if where is not self.pending and self.group.representative == uid:
             self.group.representative = ""
         if where is self.pending and is_stuck(pod):
@@ -99,6 +116,7 @@ class Gang:
             each.pop(uid, None)
         self.stuck.discard(uid)
         self.rejected.discard(uid)
+        self.alone.discard(uid)
         self.group.demoted.discard(uid)
 
 
@@ -157,7 +175,7 @@ class GangGroup:
     @property
     def waiting_gangs(self) -> set[str]:
         """Ids of the gangs with placed members that are not being bound yet."""
-        return {gang.id for gang in self.gangs.values() if gang.waiting.keys() - self.binding_members}
+        return {gang.id for gang in self.gangs.values() if gang.waiting.keys() - self.binding_members - gang.alone}
 
     @property
     def representative_key(self) -> str:
@@ -175,9 +193,9 @@ class GangGroup:
         for gang in self.gangs.values():
             yield from gang.pending.values()
 
-    def waiting(self) -> list[Pod]:
-        """The placed pods of all gangs."""
-        return [pod for gang in self.gangs.values() for pod in gang.waiting.values()]
+    def together(self) -> list[Pod]:
+        """The placed pods of all gangs, but for those that went on alone."""
+        return [pod for gang in self.gangs.values() for uid, pod in gang.waiting.items() if uid not in gang.alone]
 
     @property
     def has_surplus(self) -> bool:

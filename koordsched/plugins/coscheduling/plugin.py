@@ -364,11 +364,14 @@ class Coscheduling(
             return SUCCESS if alone else Status(Code.UNSCHEDULABLE, (messages.NOT_FOUND,)), 0.0
         gang.move(pod.uid, gang.waiting)
         group = gang.group
+        alone = group.admits_singly(gang) and self._round_of(pod) is None
+        if alone:
+            gang.alone.add(pod.uid)
         if not self._enough(group):
-            if group.admits_singly(gang) and self._round_of(pod) is None:
+            if alone:
                 return SUCCESS, 0.0
             return _WAIT, gang.options.waiting_time if gang.options is not None else 0.0
-        members = group.waiting()
+        members = group.together()
         if not group.binding_members:
             group.binding_members = frozenset(each.uid for each in members)
         for each in members:

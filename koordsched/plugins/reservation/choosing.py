@@ -9,10 +9,12 @@ from koordsched.framework.interface import CycleState
 from koordsched.framework.reservations import ReservedAllocation
 from koordsched.framework.status import Code, Status
 from koordsched.plugins.reservation.affinity import ReservationAffinity
-from koordsched.plugins.reservation.fitting import PREFIX, Fitting, shares_resources, utilization
+from koordsched.plugins.reservation.fitting import PREFIX, Fitting, port_conflict, shares_resources, utilization
 from koordsched.plugins.reservation.info import ReservationInfo
 from koordsched.plugins.reservation.matched import MatchedReservations
 
+NO_PORTS = "node(s) didn't have free ports for the requested pod ports"
+"""As NodePorts has it."""
 NONE_MEETS = "node(s) no reservation(s) to meet the requirements"
 
 
@@ -60,7 +62,7 @@ class Choosing:
             by_reservation.extend(fit.reservation)
             if not fit.ok:
                 continue
-            status = self._allocates(cycle, pod, row, info, matched)
+            status = self._allocates(cycle, pod, row, info, infos, matched)
             if status is None:
                 return None
             refused = refused or Status(status.code, (), status.plugin)
@@ -72,13 +74,21 @@ class Choosing:
         missing = sorted(by_node) or self._fitting.on_node(pod, row, infos)
         if missing:
             return Status(Code.UNSCHEDULABLE, tuple(f"Insufficient {name} by node" for name in missing))
-        return self._allocates(cycle, pod, row, None, matched)
+        return self._allocates(cycle, pod, row, None, infos, matched)
 
     def _allocates(
-        self, cycle: CycleState, pod: Pod, row: int, info: ReservationInfo | None, matched: MatchedReservations
+        self,
+        cycle: CycleState,
+        pod: Pod,
+        row: int,
+        info: ReservationInfo | None,
+        infos: Sequence[ReservationInfo],
+        matched: MatchedReservations,
     ) -> Status | None:
         """The refusal of the first plugin that could not give the pod what it asks for if it used the Reservation, or
-        none (None)."""
+        none (None). `infos`: all of the row that it may use."""
+        if port_conflict(pod, infos, info):
+            return Status(Code.UNSCHEDULABLE, (NO_PORTS,), self._plugin)
         asked = [plugin for plugin in self._allocations if plugin.concerns(pod.shape, row)]
         if not asked:
             return None
@@ -123,7 +133,7 @@ class Choosing:
             and (not named or info.name == named)
             and (matched.required or shares_resources(pod, info))
             and self._fitting.fits(pod, row, info, infos)
-            and self._allocates(cycle, pod, row, info, matched) is None
+            and self._allocates(cycle, pod, row, info, infos, matched) is None
         )
 
     def _scores_of(

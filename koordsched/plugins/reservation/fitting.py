@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from koordsched.cluster.nodetable import NodeTable
 from koordsched.cluster.pod import Pod
+from koordsched.cluster.ports import overlap, shape_ports
 from koordsched.cluster.resources import FIRST_SCALAR, Requests
 from koordsched.cluster.shape import PodShape
 from koordsched.plugins.reservation.info import Amounts, ReservationInfo
@@ -81,7 +82,8 @@ class Fitting:
         self, pod: Pod, row: int, matched: Sequence[ReservationInfo], info: ReservationInfo | None
     ) -> Iterator[str]:
         table = self._table
-        if table.pods_count.data.item(row) - len(matched) + 1 > table.pods_allocatable.data.item(row):
+        counted = len(staying(matched, info)) or -len(matched)
+        if table.pods_count.data.item(row) + counted + 1 > table.pods_allocatable.data.item(row):
             yield "pods"
         away = [each for each in matched if not each.counted]
         requests = pod.requests
@@ -135,6 +137,18 @@ def compared(requests: Amounts) -> Amounts:
     requests none of that: so upstream has it.
     """
     return {**_NATIVE, **requests} if requests else {}
+
+
+def staying(matched: Sequence[ReservationInfo], info: ReservationInfo | None) -> list[ReservationInfo]:
+    """Pods that act as Reservations and stay as they are if the pod uses this one, or none: they keep their slots and
+    host ports, though in its overlay they are away."""
+    return [each for each in matched if each.acts and each is not info]
+
+
+def port_conflict(pod: Pod, matched: Sequence[ReservationInfo], info: ReservationInfo | None) -> bool:
+    """Whether one of those has a host port that the pod wants."""
+    wanted = shape_ports(pod.shape)
+    return bool(wanted) and any(overlap(wanted, each.ports) for each in staying(matched, info))
 
 
 def shares_resources(pod: Pod, info: ReservationInfo) -> bool:

@@ -68,6 +68,8 @@ class ReservationInfo:
         self._known = known
         self._allocated: Amounts | None = None
         self.counted = False
+        self.acts = not pod.virtual
+        """Whether it is a pod, which runs beside those who use another Reservation."""
         self.taken = False
         """Whether it is used up, whatever owners say: a pod that acts as a Reservation names one itself."""
         self.renew(reservation, pod, terms)

@@ -2,6 +2,7 @@
 
 import asyncio
 
+from koordsched.plugins.coscheduling.kinds import BIND_GANG_MEMBER_COUNT
 from tests.plugins.coscheduling.placing import LABEL, Gangs, scheduling, settle, text
 from tests.virtualtime import run
 
@@ -147,5 +148,27 @@ def test_a_representative_whose_policy_changes_hands_over():
         running.work = asyncio.create_task(running.scheduler.run())
         await settle(running)
         assert cluster.waiting() == ["a-3"]
+
+    playing(scenario)
+
+
+def test_a_pod_that_goes_on_alone_is_not_bound_with_those_that_are_placed_in_the_same_moment():
+    async def scenario(cluster, running):
+        await satisfied(cluster, running)
+        cluster.pod("a-3", "a")
+        cluster.pods("b-3", "b-4", gang="b")
+        await settle(running)
+
+        def said(name):
+            found = cluster.get("Pod", name)["metadata"].get("annotations") or {}
+            return found.get(BIND_GANG_MEMBER_COUNT)
+
+        assert cluster.bound() == ["a-1", "a-2", "a-3", "b-1", "b-2", "b-3", "b-4"]
+        assert {name: said(name) for name in ("a-1", "a-3", "b-3", "b-4")} == {
+            "a-1": "4",
+            "a-3": None,
+            "b-3": "2",
+            "b-4": "2",
+        }
 
     playing(scenario)

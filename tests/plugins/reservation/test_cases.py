@@ -239,6 +239,17 @@ def test_reservation_case_09_where_one_reservation_is_matched_the_node_may_be_le
     assert said == (() if skips else refused("Insufficient cpu by node"))
 
 
+def nominated_outsider(*state):
+    """The node that a pod which owns nothing would get by preemption; "" if it gets none."""
+    asked = wanting(cpu=4, labels={})
+    asked["spec"]["priority"] = 50
+    found = Played(*state, alone=False)
+    found.offline.add(asked)
+    explained = found.offline.explain("default/p")
+    assert not explained.any_of
+    return explained.nominated_node or ""
+
+
 @pytest.mark.parametrize(("of", "nominated"), [("", "n"), ("r", "")])
 def test_reservation_case_10_outsiders_get_no_room_from_owners(of, nominated):
     """What an owner used falls back to the Reservation."""
@@ -250,13 +261,17 @@ def test_reservation_case_10_outsiders_get_no_room_from_owners(of, nominated):
     ]
     for thing in state[1:2]:
         thing["spec"]["priority"] = 100
-    asked = wanting(cpu=4, labels={})
-    asked["spec"]["priority"] = 50
-    found = Played(*state, alone=False)
-    found.offline.add(asked)
-    explained = found.offline.explain("default/p")
-    assert not explained.any_of
-    assert (explained.nominated_node or "") == nominated
+    assert nominated_outsider(*state) == nominated
+
+
+@pytest.mark.parametrize(("of", "nominated"), [("", "n"), ("r", "")])
+def test_outsiders_do_not_evict_owners_for_their_slots(of, nominated):
+    state = [
+        node("n", cpu="32", memory="32Gi", pods="2"),
+        reservation(holds=amounts(6), allocatePolicy="Aligned", owners=[{"object": {"name": "someone"}}]),
+        wanting("victim", of=of, on="n", cpu=4),
+    ]
+    assert nominated_outsider(*state) == nominated
 
 
 @pytest.mark.parametrize("policy", ["Aligned", "Restricted"])

@@ -194,3 +194,73 @@ def test_claims_of_the_pod_are_away_as_all_that_it_holds(labels, goes):
         claiming(wanted(cpu="1", labels=labels)),
     )
     assert offline.schedule("default/p").node == ("alder" if goes else "")
+
+
+def beside(cpu, **spec):
+    """A Reservation on the node of the pod, for the same owners."""
+    return {
+        "apiVersion": "scheduling.koordinator.sh/v1alpha1",
+        "kind": "Reservation",
+        "metadata": {"name": "r", "uid": "r", "resourceVersion": "1"},
+        "spec": {
+            "template": {"spec": {"containers": [container(cpu=cpu)]}},
+            "owners": [{"labelSelector": {"matchLabels": WEB}}],
+            "ttl": "24h",
+            "allocateOnce": False,
+            "allocatePolicy": "Restricted",
+            **spec,
+        },
+        "status": {"phase": "Available", "nodeName": "alder", "allocatable": {"cpu": cpu}},
+    }
+
+
+def with_other(*, acts_cpu, reserved_cpu, pods="3", ports=()):
+    """A node with a pod that acts as a Reservation, one that does not, and a Reservation; an owner waits for either."""
+    other = pod("other", container(cpu="1"), on="alder", labels={})
+    acts = acting(acts_cpu)
+    acts["spec"]["containers"][0]["ports"] = [{"hostPort": port, "containerPort": port} for port in ports]
+    owner = pod("p", container(cpu="2", ports=ports), labels=WEB)
+    return scheduler([node("alder", cpu="8", pods=pods), other, acts, beside(reserved_cpu), owner], PROFILE)
+
+
+def uses(offline):
+    return {
+        owner.name: info.name
+        for info in offline.profiles["default-scheduler"].plugins["Reservation"].cache
+        for owner in info.owners.values()
+    }
+
+
+def test_it_takes_a_slot_of_those_who_use_another_reservation():
+    offline = with_other(acts_cpu="3", reserved_cpu="2")
+    assert offline.schedule("default/p").node == "alder"
+    assert uses(offline) == {"p": "r"}
+    # In the other Reservation there is no slot beside the pod that acts: it is used itself, and its slot is away.
+    offline = with_other(acts_cpu="3", reserved_cpu="2", pods="2")
+    assert offline.schedule("default/p").node == "alder"
+    assert uses(offline) == {"p": "acts"}
+    # It fits into the other one alone.
+    offline = with_other(acts_cpu="0", reserved_cpu="2", pods="2")
+    attempt = offline.schedule("default/p")
+    assert attempt.node == ""
+    assert "1 Insufficient pods by node" in attempt.message
+    assert with_other(acts_cpu="0", reserved_cpu="2").schedule("default/p").node == "alder"
+
+
+def test_it_takes_a_slot_of_an_owner_that_uses_no_reservation():
+    """It requests nothing that any Reservation gives, so it goes past them."""
+    for pods, node_name in (("1", ""), ("2", "alder")):
+        owner = pod("p", container(), labels=WEB)
+        offline = scheduler([node("alder", pods=pods), acting("1"), owner], PROFILE)
+        assert offline.schedule("default/p").node == node_name
+        assert uses(offline) == {}
+
+
+def test_host_ports_are_its_own_for_those_who_use_another_reservation():
+    offline = with_other(acts_cpu="3", reserved_cpu="2", ports=(80,))
+    assert offline.schedule("default/p").node == "alder"
+    assert uses(offline) == {"p": "acts"}
+    offline = with_other(acts_cpu="0", reserved_cpu="2", ports=(80,))
+    attempt = offline.schedule("default/p")
+    assert attempt.node == ""
+    assert "node(s) didn't have free ports for the requested pod ports" in attempt.message

@@ -1,9 +1,12 @@
 """Whether a pod fits on a node with what a Reservation gives, and into the Reservation (reservation spec 3.5)."""
 
 from tests.plugins.reservation.naive import names
+from tests.reference.plugins.nodeports import NodePorts
 from tests.reference.plugins.noderesourcesfit import NATIVE
 from tests.reference.quantity import milli, whole
-from tests.reference.world import allocatable
+from tests.reference.world import World, allocatable
+
+NO_PORTS = "node(s) didn't have free ports for the requested pod ports"
 
 
 def short_of(decision, wanted, node, given=None, freed=None, fewer=0, pods=0):
@@ -46,15 +49,37 @@ def lacking(decision, requests, info, detailed=False):
     return found
 
 
+def uncounted(matched, info=None):
+    """How many of the pods on a node do not count for a pod that uses this Reservation, or none; below zero: so many
+    count that are out of its sight, since pods that act as other Reservations stay where they are."""
+    return -len(staying(matched, info)) or len(matched)
+
+
+def staying(matched, info=None):
+    """Pods that act as Reservations, but not as the one that is used."""
+    return [each for each in matched if each.acts and each is not info]
+
+
+def ports_taken(decision, node, info=None):
+    """Whether one of those has a host port that the pod wants."""
+    there = staying(decision.state(node["metadata"]["name"]).matched, info)
+    world = World([node, *(each.reserve_pod() for each in there)])
+    return NodePorts({}).filter(decision.pod, node, world) is not None
+
+
 def both(decision, info, node, pods):
     """(resources that the node lacks, reasons of the Reservation) for the pod to use the Reservation."""
     matched = decision.state(node["metadata"]["name"]).matched
     by_node = []
     if not (decision.settings.skip_node_check and len(matched) <= 1):
-        by_node = short_of(decision, decision.wanted, node, given=info.left(), fewer=len(matched), pods=pods)
+        fewer = uncounted(matched, info)
+        by_node = short_of(decision, decision.wanted, node, given=info.left(), fewer=fewer, pods=pods)
     detailed = decision.wish.name == info.name
     restricted = info.policy == names.RESTRICTED
-    return by_node, lacking(decision, decision.requests, info, detailed) if restricted else []
+    reasons = lacking(decision, decision.requests, info, detailed) if restricted else []
+    if not by_node and not reasons and ports_taken(decision, node, info):
+        reasons = [f"Reservation(s) {NO_PORTS}"]
+    return by_node, reasons
 
 
 def score_of(requests, info):

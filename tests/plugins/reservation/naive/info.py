@@ -44,6 +44,8 @@ class Info:
         self.unschedulable = bool(self.spec.get("unschedulable")) or self.terminating
         self.taints = self.spec.get("taints") or []
         self.created = metadata.get("creationTimestamp") or ""
+        self.acts = bool(thing.get("acts"))
+        """Whether it is a pod that acts as a Reservation."""
         self.broken = False
         self.allocatable = quantities(self.status.get("allocatable")) if self.available else self.template_requests()
         self.names = self.restricted_names()

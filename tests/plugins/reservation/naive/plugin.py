@@ -5,7 +5,7 @@ The world that it is asked about is the view of a Decision, which hangs on it.
 
 from tests.plugins.reservation.naive import names, preallocation
 from tests.plugins.reservation.naive.devices import NONE_LEFT, suits, wanted
-from tests.plugins.reservation.naive.fitting import both, score_of, short_of
+from tests.plugins.reservation.naive.fitting import NO_PORTS, both, ports_taken, score_of, short_of, uncounted
 from tests.reference.normalization import default_normalize
 from tests.reference.status import SKIP, unresolvable, unschedulable
 
@@ -95,13 +95,15 @@ def filter_with(decision, node, infos, required, pods):
         return unschedulable(*in_words, *by_reservation or (() if in_words else (nothing,)))
     if not by_node:
         in_words = preallocation.by_node_reasons(missing_beside(decision, node, pods))
-    return unschedulable(*in_words) if in_words else None
+    if in_words:
+        return unschedulable(*in_words)
+    return unschedulable(NO_PORTS) if ports_taken(decision, node) else None
 
 
 def missing_beside(decision, node, pods):
     """What the node has too little of beside all that is reserved."""
     matched = decision.state(node["metadata"]["name"]).matched
-    return short_of(decision, decision.wanted, node, fewer=len(matched), pods=pods)
+    return short_of(decision, decision.wanted, node, fewer=uncounted(matched), pods=pods)
 
 
 def usable(decision, node):
