@@ -82,6 +82,7 @@ class Fitting:
         self, pod: Pod, row: int, matched: Sequence[ReservationInfo], info: ReservationInfo | None
     ) -> Iterator[str]:
         table = self._table
+        # Upstream takes off those that are away already. Pods that stay are no virtual ones: each does have a slot.
         counted = len(staying(matched, info)) or -len(matched)
         if table.pods_count.data.item(row) + counted + 1 > table.pods_allocatable.data.item(row):
             yield "pods"
