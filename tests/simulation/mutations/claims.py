@@ -115,7 +115,7 @@ def one_device_taken_for_all(original):
 
 @mutation(claims, "is_owned_by", world="claims")
 def claims_of_others_taken_for_the_pods_own(original):
-    return lambda claim, pod: True
+    return lambda claim, pod, group="": True
 
 
 @mutation(plans, "tolerated", world="claims")
