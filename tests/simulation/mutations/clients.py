@@ -18,9 +18,10 @@ from tests.simulation.mutations.registry import mutation
 
 
 def _bind(on_ambiguous):
-    async def bind(self, pod, node):
+    async def bind(self, pod, node, annotations=None):
         target = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/binding"
         meta = {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid}
+        meta |= {"annotations": annotations} if annotations else {}
         body = {"apiVersion": "v1", "kind": "Binding", "metadata": meta, "target": {"kind": "Node", "name": node}}
         try:
             await self.lanes.submit(Lane.BINDING, Request("POST", target, orjson.dumps(body)))
