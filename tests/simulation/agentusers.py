@@ -1,13 +1,10 @@
 """What agents of nodes, which report what the machines have, and users of it have in common, whatever is allocated."""
 
-import json
 from abc import ABC, abstractmethod
 from random import Random
 
-import yaml
-
 from tests.simulation.apiserver import call_later
-from tests.simulation.configuration import MANIFESTS
+from tests.simulation.definitions import definitions
 from tests.simulation.invariants import is_gone
 
 
@@ -24,7 +21,7 @@ class AgentUsers(ABC):
     """Names the random numbers: each kind of users has its own."""
 
     def __init__(self, simulation, args, definition):
-        """`args`: of the plugin; `definition`: the file of the kind's CustomResourceDefinition."""
+        """`args`: of the plugin; `definition`: the file, without its ending, of the kind's CustomResourceDefinition."""
         self._simulation = simulation
         self.server = simulation.server
         self.args = args
@@ -32,9 +29,8 @@ class AgentUsers(ABC):
         self.moved = set()
         """uids of pods whose allocation was written by another hand than the scheduler's."""
         self._machines = {}
-        for thing in yaml.safe_load_all((MANIFESTS / "crds" / definition).read_text()):
-            if thing and thing["kind"] == "CustomResourceDefinition":
-                self.server.insert(json.loads(json.dumps(thing)))
+        for thing in definitions(definition):
+            self.server.insert(thing)
 
     @abstractmethod
     def _report(self, name):

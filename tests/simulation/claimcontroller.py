@@ -40,6 +40,9 @@ class FlakyClaimController:
         self._flaky = FlakyRegistry(registry, rng)
         context = ControllerContext(self._flaky)
         self._controller = ResourceClaimController(context)
+        self._clock = registry.clock
+        self._left_alone = {}
+        """Key of a pod -> until when its claims are not looked after, by the registry's clock."""
         self._slow = rng.random() < 0.5
         for queue in (self._controller.queue, self._controller.pod_queue):
             queue.add = self._later(queue)
@@ -49,12 +52,18 @@ class FlakyClaimController:
     def calm(self):
         """From now on every write works, at once."""
         self._flaky.fails, self._slow = 0.0, False
+        self._left_alone.clear()
+
+    def leave_alone(self, pod, seconds):
+        """What happens to the claims of a pod (its key) in the next seconds is only noticed after them."""
+        self._left_alone[pod] = self._clock.now() + seconds
 
     def _later(self, queue):
         add = queue.add
 
         def adding(key, delay=0.0):
             late = self._slow and not delay and key not in queue._due and self._rng.random() < 0.2
-            add(key, self._rng.uniform(0.05, 3) if late else delay)
+            left = self._left_alone.get(key, 0.0) - self._clock.now() if queue is self._controller.pod_queue else 0.0
+            add(key, max(left, self._rng.uniform(0.05, 3) if late else delay))
 
         return adding

@@ -46,6 +46,7 @@ class ClaimUsers:
         self.trace = simulation.trace
         self.rng = Random(f"{simulation.plan.seed} claim users")
         self._at_once = Random(f"{simulation.plan.seed} claims replaced at once")
+        self._unnoticed = Random(f"{simulation.plan.seed} namesakes that the controller does not notice")
         self._rest = False
         self.server.rng = Random(f"{simulation.plan.seed} uids")
         """Not those of the objects that the claim controller makes."""
@@ -226,7 +227,11 @@ class ClaimUsers:
             self._put_namesake(claim)
 
     def _put_namesake(self, claim):
+        """For seconds the controller may not notice: the claim that the pod's status names is another's meanwhile."""
         meta = claim["metadata"]
+        if not self._rest and self._unnoticed.random() < 0.6:
+            for owner in meta["ownerReferences"]:
+                self._controller.leave_alone((meta["namespace"], owner["name"]), self._unnoticed.uniform(3, 12))
         self._unprotect_and_remove(meta)
         own = {"name": meta["name"], "namespace": meta["namespace"]}
         thing = {"apiVersion": API_VERSION, "kind": "ResourceClaim", "metadata": own, "spec": claim["spec"]}

@@ -2,7 +2,6 @@
 
 import json
 from functools import lru_cache
-from pathlib import Path
 from random import Random
 
 from koordsched import config, plugins
@@ -14,7 +13,6 @@ from tests.simulation import extenders
 from tests.simulation.gangoptions import ONCE_SATISFIED, Defaults
 from tests.simulation.permits import Gatekeeper
 
-MANIFESTS = Path(__file__).parents[2] / "manifests"
 API_VERSION = "kubescheduler.config.k8s.io/v1"
 PLAIN = {"apiVersion": API_VERSION, "kind": "KubeSchedulerConfiguration"}
 PROFILE = "default-scheduler"

@@ -67,7 +67,7 @@ class DeviceUsers(AgentUsers):
     STREAM = "device users"
 
     def __init__(self, simulation):
-        super().__init__(simulation, device_args(simulation.plan), "devices.yaml")
+        super().__init__(simulation, device_args(simulation.plan), "devices")
         self._is_generous = self.rng.random() < 0.5
         self._improved = bool(self.args.get("improvedAllocation"))
         self.more = Random(f"{simulation.plan.seed} {self.STREAM}, what came later")

@@ -3,10 +3,8 @@
 import json
 from random import Random
 
-import yaml
-
 from tests.simulation.apiserver import call_later
-from tests.simulation.configuration import MANIFESTS
+from tests.simulation.definitions import definitions
 from tests.simulation.gangoptions import GANG, LABEL, POLICIES, gang_of
 from tests.simulation.invariants import is_gone
 
@@ -24,9 +22,8 @@ class GangUsers:
         self.rng = Random(f"{simulation.plan.seed} gang users")
         self.jobs = {}
         self._names = 0
-        for thing in yaml.safe_load_all((MANIFESTS / "crds" / "podgroups.yaml").read_text()):
-            if thing and thing["kind"] == "CustomResourceDefinition":
-                self.server.insert(json.loads(json.dumps(thing)))
+        for thing in definitions("podgroups"):
+            self.server.insert(thing)
 
     # --- what happens ------------------------------------------------------------------------------
 

@@ -3,11 +3,10 @@
 import json
 from random import Random
 
-import yaml
-
 from koordsched.fakecluster.clock import rfc3339
 from koordsched.plugins.loadaware.columns import PLAIN, PROD
-from tests.simulation.configuration import LOADS, MANIFESTS, load_args
+from tests.simulation.configuration import LOADS, load_args
+from tests.simulation.definitions import definitions
 
 API_VERSION, KIND = "slo.koordinator.sh/v1alpha1", "NodeMetric"
 THRESHOLDS = "scheduling.koordinator.sh/usage-thresholds"
@@ -23,9 +22,8 @@ class LoadUsers:
         self.server = simulation.server
         self.args = load_args(simulation.plan)
         self.rng = Random(f"{simulation.plan.seed} load users")
-        for thing in yaml.safe_load_all((MANIFESTS / "crds" / "nodemetrics.yaml").read_text()):
-            if thing and thing["kind"] == "CustomResourceDefinition":
-                self.server.insert(json.loads(json.dumps(thing)))
+        for thing in definitions("nodemetrics"):
+            self.server.insert(thing)
 
     def settle_in(self):
         """What exists before any scheduler starts."""

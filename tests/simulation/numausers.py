@@ -45,7 +45,7 @@ class NumaUsers(AgentUsers):
     STREAM = "numa users"
 
     def __init__(self, simulation):
-        super().__init__(simulation, numa_args(simulation.plan), "noderesourcetopologies.yaml")
+        super().__init__(simulation, numa_args(simulation.plan), "noderesourcetopologies")
 
     def actions(self):
         """(weight, action) of what happens."""

@@ -3,10 +3,8 @@
 import json
 from random import Random
 
-import yaml
-
 from tests.plugins.elasticquota.objects import API_VERSION, PREFIX, quota
-from tests.simulation.configuration import MANIFESTS
+from tests.simulation.definitions import definitions
 
 NAMES = ("q0", "q1", "q2", "q3", "q4", "q5")
 HOMES = ("quotas", "quotas", "quotas", "default")
@@ -24,12 +22,7 @@ class QuotaUsers:
         self.plan = simulation.plan
         self.trace = simulation.trace
         self.rng = Random(f"{simulation.plan.seed} quota users")
-        self._definitions = [
-            thing
-            for name in CRDS
-            for thing in yaml.safe_load_all((MANIFESTS / "crds" / f"{name}.yaml").read_text())
-            if thing and thing["kind"] == "CustomResourceDefinition"
-        ]
+        self._definitions = [thing for name in CRDS for thing in definitions(name)]
         self._define()
 
     @property

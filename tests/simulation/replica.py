@@ -8,10 +8,12 @@ import asyncio
 from contextvars import copy_context
 from functools import partial
 from random import Random
+from unittest.mock import patch
 
 from koordsched.cli.daemon import SETTLING
 from koordsched.client.lanes import Lane, Lanes
 from koordsched.client.leaderelection import ElectionConfig, Elector
+from koordsched.extender import client
 from koordsched.observability.metrics import Metrics
 from koordsched.scheduling.placement import stays
 from koordsched.scheduling.scheduler import Scheduler
@@ -106,19 +108,21 @@ class Process:
         rng = Random(f"{self.plan.seed} {self.name}")
         self.transport = self.simulation.server.door(self.name, self.network)
         lanes = Lanes(self.transport, self.clock, rng, fence=self.may_write)
-        self.scheduler = Scheduler(
-            configuration.resolved(self.plan),
-            configuration.PLUGINS,
-            transport=self.transport,
-            lanes=lanes,
-            clock=self.clock,
-            rng=rng,
-            metrics=Metrics(process_metrics=False, leads=self.may_write),
-            hostname=self.name,
-            max_unschedulable=NEVER,
-            controllers=configuration.controllers(self.plan),
-            fence=self.may_write,
-        )
+        # Certificates take 20 ms to load, and what is posted to extenders never leaves the process.
+        with patch.object(client, "tls_context"):
+            self.scheduler = Scheduler(
+                configuration.resolved(self.plan),
+                configuration.PLUGINS,
+                transport=self.transport,
+                lanes=lanes,
+                clock=self.clock,
+                rng=rng,
+                metrics=Metrics(process_metrics=False, leads=self.may_write),
+                hostname=self.name,
+                max_unschedulable=NEVER,
+                controllers=configuration.controllers(self.plan),
+                fence=self.may_write,
+            )
         for reflector in self.scheduler.watches.reflectors.values():
             reflector._page_size = self.plan.page_size
         self._words = LastWords(self.scheduler)

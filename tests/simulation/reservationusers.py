@@ -3,13 +3,12 @@
 import json
 from random import Random
 
-import yaml
-
 from koordsched.fakecluster.clock import rfc3339
 from tests.plugins.reservation.naive import names
 from tests.simulation.agentusers import annotate
 from tests.simulation.apiserver import call_later
-from tests.simulation.configuration import MANIFESTS, reservation_args
+from tests.simulation.configuration import reservation_args
+from tests.simulation.definitions import definitions
 from tests.simulation.invariants import is_gone
 
 API_VERSION, KIND = "scheduling.koordinator.sh/v1alpha1", "Reservation"
@@ -35,7 +34,7 @@ class ReservationUsers:
         """uids of pods of which another hand than the scheduler's has written what they use."""
         self._operates = self.rng.random() < 0.5
         self._takes_over = self.rng.random() < 0.5
-        for thing in yaml.safe_load_all((MANIFESTS / "crds" / "reservations.yaml").read_text()):
+        for thing in definitions("reservations"):
             self.server.insert(thing)
 
     @property

@@ -10,6 +10,9 @@ from tests.simulation.reservationusers import KIND, OWNERS, is_operating
 
 CAUTION = 20.0
 """Seconds that may pass until the end of a Reservation is written."""
+STIR = 15.0
+"""Seconds before and after the end of a Reservation in which nothing is said about the state at rest: its end wakes
+pods, and is cleared away after a while."""
 
 
 def as_reservation(pod):
@@ -56,3 +59,8 @@ def info_of(thing, users):
 def is_due(thing, now):
     """Whether a Reservation should have been ended some time ago; `now`: seconds since the epoch."""
     return expired(thing, now - CAUTION)
+
+
+def is_ending(thing, now):
+    """Whether the time of a Reservation has just ended, or is about to; `now`: seconds since the epoch."""
+    return expired(thing, now + STIR) and not expired(thing, now - STIR)

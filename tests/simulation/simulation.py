@@ -37,6 +37,7 @@ from tests.simulation.replica import Process, Replica
 from tests.simulation.reservationinvariants import RESERVATIONS, ReservationInvariants
 from tests.simulation.reservationreckoning import ReservationReckoning
 from tests.simulation.reservationusers import ReservationUsers
+from tests.simulation.reservedroom import is_ending
 from tests.simulation.tables import wrong_tables
 from tests.simulation.trace import Trace
 from tests.simulation.users import Users
@@ -181,12 +182,20 @@ class Simulation:
             await asyncio.gather(asyncio.sleep(SETTLED), *stages)
             if self.faults is not None:
                 await self.faults.quiet()
+            await self._until_no_reservation_ends()
             await self._reckon()
         finally:
             for task in [*trouble, *lasting]:
                 task.cancel()
             await asyncio.gather(*trouble, *lasting, return_exceptions=True)
             await self._end_all()
+
+    async def _until_no_reservation_ends(self):
+        """By the leader's clock, which may differ so much that one ends at any time."""
+        while self.reservations is not None and (leader := self.leader()) is not None:
+            if not any(is_ending(thing, leader.clock.wall()) for thing in self.reservations.objects()):
+                return
+            await asyncio.sleep(1)
 
     async def _reckon(self):
         fail = self.invariants.fail

@@ -1,11 +1,14 @@
 """The simulation finds deliberate defects (tests/simulation/mutations/), each within 200 seeds."""
 
+import inspect
+
 import pytest
 
 from tests.simulation import simulation
 from tests.simulation.mutations import MUTATIONS, WORLDS, mutated
 
 MOST_SEEDS = 200
+FUNCTIONS = [name for name, (where, attribute, _) in MUTATIONS.items() if inspect.isfunction(getattr(where, attribute))]
 
 
 def first_caught(name):
@@ -36,6 +39,30 @@ def test_there_is_something_to_spoil(name):
     with mutated(name):
         assert getattr(where, attribute) is not sound
     assert getattr(where, attribute) is sound
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_defect_is_called_as_the_sound_code_is(name):
+    """One that raises a TypeError instead looks as if it were caught."""
+    where, attribute, make = MUTATIONS[name]
+    sound = getattr(where, attribute)
+    spoiled = make(sound)
+    assert inspect.iscoroutinefunction(spoiled) == inspect.iscoroutinefunction(sound)
+    takes = inspect.signature(spoiled)
+    for args, kwargs in ways_to_call(sound):
+        takes.bind(*args, **kwargs)
+
+
+def ways_to_call(function):
+    """(positional arguments, keyword arguments): with those alone that have no default, and with all."""
+    parameters = [
+        each
+        for each in inspect.signature(function).parameters.values()
+        if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)
+    ]
+    for chosen in ([each for each in parameters if each.default is each.empty], parameters):
+        by_name = [each.name for each in chosen if each.kind is each.KEYWORD_ONLY]
+        yield [None] * (len(chosen) - len(by_name)), dict.fromkeys(by_name)
 
 
 def test_the_coarsest_defects_are_caught_at_once():

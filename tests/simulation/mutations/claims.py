@@ -115,7 +115,7 @@ def one_device_taken_for_all(original):
 
 @mutation(claims, "is_owned_by", world="claims")
 def claims_of_others_taken_for_the_pods_own(original):
-    return lambda claim, pod: True
+    return lambda claim, pod, group="": True
 
 
 @mutation(plans, "tolerated", world="claims")
@@ -147,18 +147,18 @@ def claims_not_protected(original):
 
 @mutation(ClaimWriter, "reserve", world="claims")
 def namesakes_taken_for_the_claims_before_them(original):
-    async def reserve(self, claim, allocation, pod):
+    async def reserve(self, claim, allocation, user, **more):
         read = self._writes.read(RESOURCE_CLAIMS, claim.metadata.namespace, claim.metadata.name)
         found = await claimwriter._or_fail(read, "read the claim")
-        return await original(self, found, allocation, pod)
+        return await original(self, found, allocation, user, **more)
 
     return reserve
 
 
 @mutation(ClaimWriter, "reserve", world="claims")
 def allocated_claims_not_reserved(original):
-    async def reserve(self, claim, allocation, pod):
-        return claim if allocation is None else await original(self, claim, allocation, pod)
+    async def reserve(self, claim, allocation, user, **more):
+        return claim if allocation is None else await original(self, claim, allocation, user, **more)
 
     return reserve
 

@@ -17,10 +17,14 @@ from tests.simulation.mutations.registry import mutation
 # --- writes ----------------------------------------------------------------------------------------
 
 
-def _bind(on_ambiguous):
-    async def bind(self, pod, node):
+def _bind(on_ambiguous, original):
+    async def bind(self, pod, node, annotations=None):
+        if pod.virtual:
+            await original(self, pod, node, annotations)
+            return
         target = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/binding"
         meta = {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid}
+        meta |= {"annotations": annotations} if annotations else {}
         body = {"apiVersion": "v1", "kind": "Binding", "metadata": meta, "target": {"kind": "Node", "name": node}}
         try:
             await self.lanes.submit(Lane.BINDING, Request("POST", target, orjson.dumps(body)))
@@ -37,12 +41,12 @@ def binding_in_doubt_taken_for_a_failure(original):
     def fail(error):
         raise WriteFailed(str(error)) from error
 
-    return _bind(fail)
+    return _bind(fail, original)
 
 
 @mutation(ApiWrites, "bind")
 def binding_in_doubt_taken_for_a_success(original):
-    return _bind(lambda error: None)
+    return _bind(lambda error: None, original)
 
 
 @mutation(ApiWrites, "is_bound")

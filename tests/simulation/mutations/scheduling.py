@@ -53,7 +53,7 @@ def orphans_left_behind_when_their_node_returns(original):
 
 @mutation(HostPorts, "add")
 def host_ports_not_given_back(original):
-    return lambda self, row, ports, sign: original(self, row, ports, sign) if sign > 0 else None
+    return lambda self, row, ports, sign=1: original(self, row, ports, sign) if sign > 0 else None
 
 
 @mutation(ChangeLog, "touch")

@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from tests.plugins.dynamicresources.deviceworld import (
     N1,
     allocated,
@@ -34,6 +36,13 @@ def big(name, *claims, **more):
 
 def victim(name, where):
     return pod(name, container(cpu="1"), nodeName=where, priority=0)
+
+
+def wanting(**amounts):
+    """A container that asks for a GPU as an extended resource."""
+    made = container(gpu="1", **amounts)
+    made["resources"]["limits"] = {"ex.com/gpu": "1"}
+    return made
 
 
 def test_a_pod_preempts_on_a_node_that_has_its_device():
@@ -77,3 +86,22 @@ def test_a_device_is_not_kept_for_a_pod_that_is_nominated():
     slow = victim("v", "n1")
     slow["spec"]["terminationGracePeriodSeconds"] = 30
     play(steps, SMALL1, device_class(), slice_of("n1", "d0"), claim("c"), claim("other"), slow)
+
+
+@pytest.mark.parametrize(("of_plugin", "goes_to"), [({}, "n1"), ({"gpu": "1"}, None)], ids=["by claims", "by a plugin"])
+def test_an_extended_resource_is_kept_unless_claims_serve_it(of_plugin, goes_to):
+    """Where DRA serves it the node has none, so NodeResourcesFit counts none for the nominated pod (dra spec 3.10)."""
+
+    async def steps(there):
+        there.embedded.insert(pod("p", wanting(cpu="1"), priority=100))
+        await asyncio.sleep(1)
+        nominated = there.embedded.get("Pod", "p")["status"].get("nominatedNodeName")
+        assert (nominated, there.where("p")) == ("n1", None)
+        there.embedded.insert(pod("q", wanting(memory="1Mi")))
+        await asyncio.sleep(SETTLE)
+        assert there.where("q") == goes_to
+
+    slow = victim("v", "n1")
+    slow["spec"]["terminationGracePeriodSeconds"] = 30
+    of_resource = device_class(extendedResourceName="ex.com/gpu")
+    play(steps, node("n1", "1", **of_plugin), of_resource, slice_of("n1", "d0"), slow)
