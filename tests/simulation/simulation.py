@@ -16,7 +16,7 @@ from tests.simulation.devicetaints import RULES
 from tests.simulation.deviceusers import DeviceUsers
 from tests.simulation.extenders import Extender
 from tests.simulation.ganginvariants import POD_GROUPS, GangInvariants
-from tests.simulation.gangreckoning import GangReckoning, stale_notices, stuck
+from tests.simulation.gangreckoning import GangReckoning, forgotten, stale_notices, stuck
 from tests.simulation.gangusers import GangUsers
 from tests.simulation.invariants import Invariants
 from tests.simulation.kubelets import Kubelets
@@ -46,6 +46,9 @@ from tests.simulation.weather import Weather
 
 SETTLED = 75.0
 """Virtual seconds from the last fault until everything that fits must have its node."""
+
+LOOK_EVERY = 1.0
+"""Virtual seconds between two looks at what gangs wait for."""
 
 EXPECTED = ("lost lease", "cannot get or renew lease")
 """Errors in the log that faults explain."""
@@ -163,6 +166,8 @@ class Simulation:
         create = asyncio.create_task
         self.users.settle_in()
         lasting = [create(self.kubelets.collect_garbage()), *(create(replica.run()) for replica in self.replicas)]
+        if self.gangs is not None:
+            lasting.append(create(self._watch_gangs()))
         weather = self.weather
         making = (self.users.run(), weather.networks(), weather.troubles(), weather.handovers())
         trouble = [create(trouble) for trouble in making]
@@ -184,6 +189,14 @@ class Simulation:
                 task.cancel()
             await asyncio.gather(*trouble, *lasting, return_exceptions=True)
             await self._end_all()
+
+    async def _watch_gangs(self):
+        while True:
+            await asyncio.sleep(LOOK_EVERY)
+            for process in (replica.process for replica in self.replicas):
+                if process.synced.is_set() and not process.is_ending():
+                    for text in forgotten(process.scheduler):
+                        self.invariants.fail(f"{process.name}: {text}")
 
     async def _reckon(self):
         fail = self.invariants.fail
