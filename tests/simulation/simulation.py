@@ -183,6 +183,9 @@ class Simulation:
             await asyncio.gather(asyncio.sleep(SETTLED), *stages)
             if self.faults is not None:
                 await self.faults.quiet()
+            for task in lasting:
+                if task.done():
+                    task.result()  # none of them ends by itself
             await self._reckon()
         finally:
             for task in [*trouble, *lasting]:
@@ -194,7 +197,7 @@ class Simulation:
         while True:
             await asyncio.sleep(LOOK_EVERY)
             for process in (replica.process for replica in self.replicas):
-                if process.synced.is_set() and not process.is_ending():
+                if process is not None and process.synced.is_set() and not process.is_ending():
                     for text in forgotten(process.scheduler):
                         self.invariants.fail(f"{process.name}: {text}")
 
