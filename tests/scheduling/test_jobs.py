@@ -419,7 +419,7 @@ def test_members_are_taken_up_and_given_back_in_small_pieces(room, monkeypatch):
     pause_always(monkeypatch)
 
     async def work():
-        async with playing(node("n1", cpu="100")) as (embedded, running):
+        async with playing(node("n1", cpu="100")) as (embedded, _):
             turns, pieces = 0, Counter()
 
             async def others():
