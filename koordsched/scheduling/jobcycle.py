@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 _NO_PODS: Sequence[Pod] = ()
 
+_TAKEN_UP_AT_ONCE = 16
+"""Members taken from the queue between two steps of an attempt, which takes no longer than placing one or two."""
+
 
 @dataclass(slots=True, eq=False, repr=False)
 class _Returning:
@@ -56,6 +59,7 @@ class JobAttempt(MemberPlacing):
     def __init__(self, cycle: SchedulingCycle, queued: QueuedPod[Pod], plugin: JobScheduling, job: Job) -> None:
         super().__init__(cycle, queued, plugin)
         self._job = job
+        self._assumed_members: list[AssumedPod] = []
 
     async def run(self) -> Sequence[AssumedPod]:
         """The members, all assumed; none if the job failed, which has been handled.
@@ -73,7 +77,7 @@ class JobAttempt(MemberPlacing):
             # What the job itself raised.
             complete, failed = False, (job.first, self._cycle.broken(job.first, error))
         if complete:
-            assumed = self._stay()
+            assumed = self._assumed_members
             self._end([each.pod for each in assumed], ())
             await self._let_in()
             if all(each.queued is not self._queued for each in assumed):
@@ -89,7 +93,7 @@ class JobAttempt(MemberPlacing):
         returning = self._returning(failed, texts)
         self._end((), [each.queued.pod for each in returning])
         await self._let_in()
-        self._give_back(returning, failed[1] if failed is not None else None, texts)
+        await self._give_back(returning, failed[1] if failed is not None else None, texts)
         return ()
 
     def _end(self, placed: Sequence[Pod], resting: Sequence[Pod]) -> None:
@@ -112,6 +116,7 @@ class JobAttempt(MemberPlacing):
                     return False, (pod, outcome)
                 self._members.append(outcome)
                 if not outcome.waits_for_job:
+                    await self._stay()
                     transaction.commit()
                     return True, None
                 await self._breathe()
@@ -128,13 +133,14 @@ class JobAttempt(MemberPlacing):
 
     # --- all of it -----------------------------------------------------------------------------------
 
-    def _stay(self) -> list[AssumedPod]:
-        assumed = []
-        for member in self._members:
+    async def _stay(self) -> None:
+        """Takes the members up, still inside the transaction: explanations wait for its end."""
+        for number, member in enumerate(self._members, start=1):
             queued = self._take_up(member.attempt.pod)
             assert queued is not None, "pods leave the queue by changes, which wait"
-            assumed.append(self._assumed(member, queued))
-        return assumed
+            self._assumed_members.append(self._assumed(member, queued))
+            if not number % _TAKEN_UP_AT_ONCE:
+                await self._pause()
 
     def _take_up(self, pod: Pod) -> QueuedPod[Pod] | None:
         self._no_longer_kept_out(pod)
@@ -204,7 +210,7 @@ class JobAttempt(MemberPlacing):
         text = self._ask(self._job.rejection, "")
         return one_node_error(Status(Code.UNSCHEDULABLE, (clipped(text, MAX_MESSAGE),)))
 
-    def _give_back(self, returning: Sequence[_Returning], cause: NotPlaced | None, texts: _Texts) -> None:
+    async def _give_back(self, returning: Sequence[_Returning], cause: NotPlaced | None, texts: _Texts) -> None:
         """All members show why; some wait for events."""
         cycle = self._cycle
         outcome = cause.outcome if cause is not None else None
@@ -221,11 +227,13 @@ class JobAttempt(MemberPlacing):
                 failed = replace(not_placed.failed, nominated=nominations[pod.uid])
                 not_placed = not_placed._replace(failed=failed)
             cycle.give_back(each.queued, each.profile, each.started, not_placed)
-        for member in self._members:
+        untried = self._untried() if nominations else self._ask(partial(self._job.show, texts.untried), _NO_PODS)
+        for number, member in enumerate(self._members, start=1):
             pod = member.attempt.pod
             if pod.uid not in told:
                 self._tell(pod, texts.placed, nominations)
-        untried = self._untried() if nominations else self._ask(partial(self._job.show, texts.untried), _NO_PODS)
-        for pod in untried:
+                await self._share(number)
+        for number, pod in enumerate(untried, start=1):
             if pod.uid not in told:
                 self._tell(pod, texts.untried, nominations)
+                await self._share(number)

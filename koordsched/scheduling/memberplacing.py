@@ -20,7 +20,7 @@ from koordsched.engine.transaction import Transaction
 from koordsched.framework.interface import PreEnqueue
 from koordsched.framework.jobs import JobScheduling
 from koordsched.framework.profile import Profile
-from koordsched.framework.status import Code
+from koordsched.framework.status import Code, Status
 from koordsched.queue.item import QueuedPod
 from koordsched.scheduling.placement import AssumedPod, NotPlaced, refused_by, stays
 
@@ -182,9 +182,19 @@ class MemberPlacing:
         if not self._steps % _STEPS_BETWEEN:
             await self._look()
 
+    async def _share(self, done: int) -> None:
+        """The same after the attempt, `done` members through what follows from it: changes need not wait any more."""
+        recorder = self._cycle.recorder
+        if not done % _LOOK_AFTER and recorder.ask(self._had_its_turn):
+            await recorder.let_in(partial(asyncio.sleep, 0))
+            self._turn_began = self._now()
+
+    def _had_its_turn(self) -> bool:
+        return self._now() - self._turn_began >= PAUSE_AFTER
+
     async def _look(self) -> None:
         recorder = self._cycle.recorder
-        if recorder.ask(lambda: self._now() - self._turn_began >= PAUSE_AFTER):
+        if recorder.ask(self._had_its_turn):
             self._cycle.inbox.hold()
             self._held = True
             with self._cycle.cluster.paused():
@@ -217,7 +227,8 @@ class MemberPlacing:
         attempt, waits = member.attempt, dict(member.waits)
         for plugin in attempt.profile.job_plugins:
             if waits.pop(plugin.name, None) is not None and plugin is not self._plugin:
-                status, seconds = plugin.permit(attempt.cycle, attempt.pod, member.row)
+                permit = partial(plugin.permit, attempt.cycle, attempt.pod, member.row)
+                status, seconds = self._ask(permit, (Status(Code.WAIT), member.waits[plugin.name]))
                 if status.code is Code.WAIT:
                     waits[plugin.name] = seconds
         return waits

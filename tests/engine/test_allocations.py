@@ -20,7 +20,9 @@ SOME = (
 )
 
 
-@pytest.mark.parametrize("order", list(permutations(SOME), ids=lambda order: "-".join(o["metadata"]["name"] for o in order)))
+@pytest.mark.parametrize(
+    "order", list(permutations(SOME)), ids=lambda order: "-".join(o["metadata"]["name"] for o in order)
+)
 def test_allocations_are_read_in_any_order(order):
     assert used(offline(*order)) == {"n": [100, 100, 80, 0]}
 

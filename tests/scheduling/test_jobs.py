@@ -1,6 +1,7 @@
 """Pods that are placed together, by a plugin other than Coscheduling: all or none, and nothing is left behind."""
 
 import asyncio
+from collections import Counter
 from contextlib import asynccontextmanager
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from koordsched.engine.transaction import Transaction
 from koordsched.framework.interface import Permit
 from koordsched.framework.status import SUCCESS, Code, Status
+from koordsched.scheduling.jobcycle import JobAttempt
 from tests.embedded import Embedded, scheduler_on
 from tests.engine.gpushare import GpuShare
 from tests.engine.objects import gpu_node, gpu_pod
@@ -407,6 +409,38 @@ def test_the_end_of_a_failed_binding_waits_for_a_long_job(monkeypatch):
             assert failed == [True]
             assert undone == [False]
             assert len(bound(embedded)) == 41
+
+    run(work())
+
+
+@pytest.mark.parametrize("room", [True, False])
+def test_members_are_taken_up_and_given_back_in_small_pieces(room, monkeypatch):
+    """Counted in members between two turns of the loop, however many there are."""
+    pause_always(monkeypatch)
+
+    async def work():
+        async with playing(node("n1", cpu="100")) as (embedded, _):
+            turns, pieces = 0, Counter()
+
+            async def others():
+                nonlocal turns
+                while True:
+                    turns += 1
+                    await asyncio.sleep(0)
+
+            name = "_take_up" if room else "_tell"
+            step = getattr(JobAttempt, name)
+            monkeypatch.setattr(JobAttempt, name, lambda *given: (pieces.update([turns]), step(*given))[1])
+            task = asyncio.create_task(others())
+            for number in range(100):
+                embedded.insert(member(f"m{number:02}", need=100, cpu="1" if room or number < 90 else "20"))
+            for _ in range(2000):
+                await asyncio.sleep(0)
+            task.cancel()
+            assert sum(pieces.values()) >= 90
+            assert max(pieces.values()) <= 16
+            await asyncio.sleep(20)
+            assert len(bound(embedded)) == (100 if room else 0)
 
     run(work())
 

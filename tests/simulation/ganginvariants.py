@@ -89,9 +89,10 @@ class GangInvariants:
         gangs = {uid: self._gang_of.get(uid) for uid in here}
         for uid in uids:
             companions = self._companions(gangs[uid]) if gangs[uid] is not None else ()
-            self._jobs[decision.writer, uid] = _Job(
-                frozenset(here), not any(self._gang_of.get(other) in companions for other in before)
-            )
+            others = [other for other in before if self._gang_of.get(other) in companions]
+            self._jobs[decision.writer, uid] = _Job(frozenset(here), not others)
+            for other in others:
+                self._join(decision.writer, other)
         if not decision.acts:
             return
         if PODS in decision.listing or POD_GROUPS in decision.listing:
@@ -101,6 +102,12 @@ class GangInvariants:
         for gang_id in sorted({gang for gang in gangs.values() if gang is not None}):
             self._begin(gang_id, decision.versions)
             self._check_whole(gang_id, here | before, decision)
+
+    def _join(self, writer, uid):
+        """One that goes on alone, of a group that lacks members, is counted with those that complete it."""
+        job = self._jobs.get((writer, uid))
+        if job is not None and len(job.uids) == 1:
+            self._jobs[writer, uid] = job._replace(first=False)
 
     def _begin(self, gang_id, versions):
         """Pods of the gang are on their way. `versions`: path -> what had been handled by then."""

@@ -236,16 +236,25 @@ def stuck(scheduler):
         return
     if cache.round is not None:
         yield "the attempt to place a group of gangs has not ended"
+    for gang in cache.gangs.values():
+        if gang.waiting:
+            yield f"members of gang {gang.id} have a place: {sorted(pod.key for pod in gang.waiting.values())}"
+    yield from forgotten(scheduler)
+
+
+def forgotten(scheduler):
+    """Groups and pods that go on alone that could be tried, but are not in the queue, at any time between attempts."""
+    cache = _cache(scheduler)
+    if cache is None or cache.round is not None or scheduler.cluster.in_transaction:
+        return
     queued = {item.pod.uid: item for item in scheduler.queue}
+    tried = {pod.uid for pod in scheduler.queue.in_flight_pods()}
     for group in cache.groups():
-        for gang in group.gangs.values():
-            if gang.waiting:
-                yield f"members of gang {gang.id} have a place: {sorted(pod.key for pod in gang.waiting.values())}"
         if cache.why_not(group):
             continue
         alone = [pod for gang in group.gangs.values() if group.admits_singly(gang) for pod in gang.pending.values()]
         gated = [pod.key for pod in alone if cache.placeable(pod) and _is_gated(queued.get(pod.uid))]
-        if gated:
+        if gated and not tried.intersection(pod.uid for pod in alone):
             yield f"pods of group {group.id} are kept from the queue: {sorted(gated)}"
         together = {
             pod.uid
@@ -255,11 +264,15 @@ def stuck(scheduler):
             if cache.placeable(pod) and not _is_kept_by_others(queued.get(pod.uid))
         }
         enough = all(
-            len(together & gang.pending.keys()) + len(gang.bound) >= gang.options.min for gang in group.gangs.values()
+            group.admits_singly(gang) or len(together & gang.pending.keys()) + len(gang.bound) >= gang.options.min
+            for gang in group.gangs.values()
         )
         # As upstream, a gang that does not name the group back wakes none of it (record gang-group-one-sided).
         one_sided = any(gang_id not in group.gangs for gang_id in group.gang_ids)
-        if together and enough and not one_sided and all(_is_gated(queued.get(uid)) for uid in together):
+        if _is_kept_by_others(queued.get(group.representative)):
+            continue
+        waits = together and enough and not one_sided and not tried & together
+        if waits and all(_is_gated(queued.get(uid)) for uid in together):
             yield f"group {group.id} waits, and no pod is in the queue for it"
 
 

@@ -5,7 +5,15 @@ from random import Random
 
 from tests.simulation.apiserver import call_later
 from tests.simulation.definitions import definitions
-from tests.simulation.gangoptions import GANG, LABEL, POLICIES, gang_of
+from tests.simulation.gangoptions import (
+    GANG,
+    LABEL,
+    ONCE_SATISFIED,
+    ONLY_WAITING,
+    POLICIES,
+    WAITING_AND_RUNNING,
+    gang_of,
+)
 from tests.simulation.invariants import is_gone
 
 API_VERSION, KIND = "scheduling.sigs.k8s.io/v1alpha1", "PodGroup"
@@ -34,7 +42,9 @@ class GangUsers:
 
     def actions(self):
         """(weight, action) of what happens."""
+        more = [(3, self._start_mixed), (2, self._bind_member)] if self.plan.mixed_groups else []
         return [
+            *more,
             (5, self._start_jobs),
             (3, self._grow),
             (4, self._lose_member),
@@ -63,6 +73,10 @@ class GangUsers:
             call_later(self.rng.uniform(15, 30), self._lose_member)
         for _ in range(self.rng.randint(0, 3)):
             call_later(self.rng.uniform(20, 30), self._replace_lost)
+        if self.plan.mixed_groups:
+            for _ in range(2):
+                call_later(self.rng.uniform(0, 20), self._start_mixed)
+                call_later(self.rng.uniform(20, 35), self._bind_member)
 
     def _complete(self, gang_id):
         job = self.jobs.get(gang_id)
@@ -81,7 +95,22 @@ class GangUsers:
         if self._simulation.users.room() <= 0:
             return
         count = self.rng.choice([2, 2, 3]) if self.rng.random() < 0.25 else 1
-        jobs = [self._new_job() for _ in range(count)]
+        self._start([self._new_job() for _ in range(count)])
+
+    def _start_mixed(self):
+        """Gangs that start together; the members that are left go on alone, those of others do not."""
+        if self._simulation.users.room() <= 0:
+            return
+        jobs = [self._new_job() for _ in range(2)]
+        policies = (ONCE_SATISFIED, self.rng.choice([ONLY_WAITING, WAITING_AND_RUNNING, WAITING_AND_RUNNING]))
+        for job, policy in zip(jobs, policies, strict=True):
+            job["options"][GANG + "match-policy"] = policy
+            job["min"] = self.rng.choice([1, 1, 2])
+            job["total"] = job["min"] + self.rng.choice([1, 1, 2])
+        self._start(jobs)
+
+    def _start(self, jobs):
+        count = len(jobs)
         if count > 1:
             ids = [job["id"] for job in jobs]
             if self.rng.random() < 0.1:
@@ -222,6 +251,19 @@ class GangUsers:
         job = self._some_job()
         if job is not None:
             self._fill(job)
+
+    def _bind_member(self):
+        """Another client binds one that waits with members of other gangs."""
+        pod = self._some_member(lambda pod: self._waits_with_others(pod))
+        nodes = self.server.objects("Node")
+        if pod is not None and nodes:
+            meta, node = pod["metadata"], self.rng.choice(nodes)
+            self.server.registry.bind(meta["namespace"], meta["name"], meta["uid"], node["metadata"]["name"])
+
+    def _waits_with_others(self, pod):
+        job, spec = self.jobs.get(gang_of(pod)), pod["spec"]
+        stuck = spec.get("nodeName") or spec.get("schedulingGates") or is_gone(pod)
+        return job is not None and not stuck and "," in job["options"].get(GANG + "groups", "")
 
     def _finish_member(self):
         pod = self._some_member(lambda pod: pod["spec"].get("nodeName") and not is_gone(pod))

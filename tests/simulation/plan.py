@@ -59,6 +59,8 @@ class Plan:
     """Some gangs have so many members that placing them takes several turns of the loop."""
     interrupted_gangs: bool = False
     """Leaders are killed while they bind the members of a gang."""
+    mixed_groups: bool = False
+    """Many groups have gangs of several match policies, and more members than are needed."""
 
     @property
     def latest(self):
@@ -113,6 +115,7 @@ class Plan:
             rivals=rivals,
             large_gangs=large,
             interrupted_gangs=interrupted,
+            mixed_groups=Random(f"{self.seed} mixed groups").random() < 0.3,
             most_pods=self.most_pods + 15 + 20 * rivals + 45 * large,
         )
 

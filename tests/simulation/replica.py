@@ -68,6 +68,10 @@ class Process:
         context.run(OWNER.set, name)
         self.main = asyncio.get_running_loop().create_task(self._run(), context=context, name=name)
 
+    def is_ending(self):
+        """Whether it has ended, or takes nothing up any more."""
+        return self._stopping.is_set() or self.network.dead or self.main.done()
+
     # --- what is done to it --------------------------------------------------------------------------
 
     def terminate(self):

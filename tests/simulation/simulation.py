@@ -16,7 +16,7 @@ from tests.simulation.devicetaints import RULES
 from tests.simulation.deviceusers import DeviceUsers
 from tests.simulation.extenders import Extender
 from tests.simulation.ganginvariants import POD_GROUPS, GangInvariants
-from tests.simulation.gangreckoning import GangReckoning, stale_notices, stuck
+from tests.simulation.gangreckoning import GangReckoning, forgotten, stale_notices, stuck
 from tests.simulation.gangusers import GangUsers
 from tests.simulation.invariants import PODS, Invariants
 from tests.simulation.kubelets import Kubelets
@@ -50,6 +50,8 @@ SETTLED = 75.0
 
 LOOKS = 400
 """Twenty a virtual second: by then replicas have heard of what was written last, and ended the attempts they are at."""
+LOOK_EVERY = 1.0
+"""Virtual seconds between two looks at what gangs wait for."""
 
 EXPECTED = ("lost lease", "cannot get or renew lease")
 """Errors in the log that faults explain."""
@@ -167,6 +169,8 @@ class Simulation:
         create = asyncio.create_task
         self.users.settle_in()
         lasting = [create(self.kubelets.collect_garbage()), *(create(replica.run()) for replica in self.replicas)]
+        if self.gangs is not None:
+            lasting.append(create(self._watch_gangs()))
         weather = self.weather
         making = (self.users.run(), weather.networks(), weather.troubles(), weather.handovers())
         trouble = [create(trouble) for trouble in making]
@@ -183,6 +187,9 @@ class Simulation:
             if self.faults is not None:
                 await self.faults.quiet()
             await self._until_no_reservation_ends()
+            for task in lasting:
+                if task.done():
+                    task.result()  # none of them ends by itself
             await self._reckon()
         finally:
             for task in [*trouble, *lasting]:
@@ -196,6 +203,14 @@ class Simulation:
             if not any(is_ending(thing, leader.clock.wall()) for thing in self.reservations.objects()):
                 return
             await asyncio.sleep(1)
+
+    async def _watch_gangs(self):
+        while True:
+            await asyncio.sleep(LOOK_EVERY)
+            for process in (replica.process for replica in self.replicas):
+                if process is not None and process.synced.is_set() and not process.is_ending():
+                    for text in forgotten(process.scheduler):
+                        self.invariants.fail(f"{process.name}: {text}")
 
     async def _reckon(self):
         fail = self.invariants.fail

@@ -333,9 +333,8 @@ def walk(seed, steps, **options):
     return walked
 
 
-@pytest.mark.parametrize(
-    ("first", "improved"), quick_first([(first, bool(half)) for first in range(0, 24, 3) for half in (0, 1)], 1)
-)
+@pytest.mark.parametrize("improved", quick_first([False, True], 1))
+@pytest.mark.parametrize("first", quick_first(range(0, 24, 3), 1))
 def test_after_every_step_as_a_rebuild(first, improved):
     walks = [walk(seed, 40, improved=improved, numa=bool(seed % 2)) for seed in range(first, first + 3)]
     assert sum(each.placed for each in walks) > 1

@@ -160,10 +160,12 @@ def from_scratch(cluster, resolved):
     return books_of(OfflineScheduler(resolved, IN_TREE, objects, clock=cluster.clock, rng=Random(1)).profiles)
 
 
-@pytest.mark.parametrize(("seed", "classes"), quick_first([(4, 3), (1, 1), (3, 1)], 1))
-def test_restarts(seed, classes):
+@pytest.mark.parametrize("drawn", quick_first([(4, 3), (1, 1), (3, 1)], 1))
+def test_restarts(drawn):
     """`classes`: of priority. With several, a new scheduler may find a pod to preempt that the one before, which is not
     woken by chances to preempt, did not look for; with one, nothing may be different."""
+
+    seed, classes = drawn
 
     async def main():
         rng = Random(seed)
