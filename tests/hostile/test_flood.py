@@ -154,9 +154,13 @@ async def measure(flood, movement, make, meter, **options):
     return before, after
 
 
+FEW = 750
+"""Steps: a fifth of what a pod takes."""
+
+
 def check_steps(movement, make, **options):
     before, after = run(measure(500, movement, make, counted, **options))
-    assert after <= 1.2 * before
+    assert after <= max(1.2 * before, before + FEW)  # what does not grow with the flood counts more, the cheaper pods are
 
 
 def check_seconds(flood, movement, make, **options):
