@@ -5,7 +5,9 @@ from collections import Counter
 
 import pytest
 
-from tests.plugins.coscheduling.placing import Gangs, cache_of, scheduling, settle
+from tests.journal.recording import Recorded, replayed_from_each_segment
+from tests.plugins.coscheduling.placing import Gangs, cache_of, configuration, scheduling, settle
+from tests.plugins.coscheduling.test_journal import state_of
 from tests.plugins.dynamicresources.deviceworld import claim, device_class, slice_of
 from tests.virtualtime import run
 
@@ -24,19 +26,25 @@ def lose_claim(cluster, name):
     cluster.remove("ResourceClaim", f"of-{name}", CLAIMS)
 
 
-def playing(scenario, minimum=2):
+def waiting_gang(minimum=2):
     """A gang whose members need a device each, of which there is none: the first waits for all."""
+    cluster = Gangs()
+    cluster.insert(device_class())
+    cluster.group(minimum)
+    for name in MEMBERS:
+        claims = [{"name": "e", "resourceClaimTemplateName": "t"}]
+        cluster.pod(name, resourceClaims=claims)
+        said = [{"name": "e", "resourceClaimName": f"of-{name}"}]
+        cluster.patch("Pod", name, {"status": {"resourceClaimStatuses": said}}, subresource="status")
+        put_claim(cluster, name)
+    return cluster
+
+
+def playing(scenario, minimum=2):
+    """Runs `scenario(cluster, running, name of the first)`; all is in order afterwards."""
 
     async def work():
-        cluster = Gangs()
-        cluster.insert(device_class())
-        cluster.group(minimum)
-        for name in MEMBERS:
-            claims = [{"name": "e", "resourceClaimTemplateName": "t"}]
-            cluster.pod(name, resourceClaims=claims)
-            said = [{"name": "e", "resourceClaimName": f"of-{name}"}]
-            cluster.patch("Pod", name, {"status": {"resourceClaimStatuses": said}}, subresource="status")
-            put_claim(cluster, name)
+        cluster = waiting_gang(minimum)
         async with scheduling(cluster) as running:
             await settle(running)
             await scenario(cluster, running, representative(running))
@@ -89,6 +97,7 @@ def test_too_few_others_are_tried_once_and_wait(lost):
         before = Counter(running.attempts)
         for name in names[:lost]:
             lose_claim(cluster, name)
+        await settle(running)
         cluster.insert(slice_of("n1", "d0"))
         await settle(running, 60.0)
         assert cluster.bound() == []
@@ -119,3 +128,29 @@ def test_when_all_are_kept_out_nothing_is_tried_until_one_is_let_in():
         assert cluster.bound() == ["b", "c"]
 
     playing(scenario)
+
+
+def test_it_is_replayed_equal():
+    async def work():
+        cluster = waiting_gang()
+        recorded = Recorded(cluster, configuration(), seed=1, seconds_per_segment=2)
+        async with recorded.running():
+            await asyncio.sleep(3)
+            lose_claim(cluster, "a")
+            await asyncio.sleep(3)
+            cluster.insert(slice_of("n1", "d0"))  # too few: another one waits for all
+            await asyncio.sleep(3)
+            state = state_of(recorded.scheduler)
+            assert representative(recorded) == "c"
+            cluster.insert(slice_of("n1", "e0", "e1", pool="q"))
+            await asyncio.sleep(3)
+            assert cluster.bound() == ["b", "c"]
+        return recorded, state
+
+    recorded, before = run(work())
+    after = state_of(recorded.scheduler)
+    assert after[1] != before[1]
+    replays = list(replayed_from_each_segment(recorded.journal))
+    assert len(replays) > 2
+    for replayed in replays:
+        assert state_of(replayed)[:2] == after[:2]
