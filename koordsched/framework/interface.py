@@ -148,6 +148,9 @@ class PreEnqueue(Plugin):
     def admitted(self, pod: Pod) -> None:
         """All PreEnqueue plugins let the pod in: it is going to be tried. Default: nothing to note."""
 
+    def gated(self, pod: Pod) -> None:
+        """Another PreEnqueue plugin keeps the pod out: others may be activated in its stead. Default: nothing to do."""
+
 
 class QueueSort(Plugin):
     """Orders the active queue."""

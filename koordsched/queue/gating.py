@@ -15,13 +15,22 @@ PreEnqueue: TypeAlias = Callable[[P], str | None]
 
 
 class Gate(Generic[P]):
-    """The PreEnqueue plugins of one profile, by name. `admitted` hears of every pod that all of them let in."""
+    """The PreEnqueue plugins of one profile, by name.
 
-    __slots__ = ("_admitted", "_checks")
+    `admitted` hears of every pod that all of them let in; `gated`, by plugin, of every pod that another one refuses.
+    """
 
-    def __init__(self, checks: Mapping[str, PreEnqueue[P]], admitted: Sequence[Callable[[P], None]] = ()) -> None:
+    __slots__ = ("_admitted", "_checks", "gated")
+
+    def __init__(
+        self,
+        checks: Mapping[str, PreEnqueue[P]],
+        admitted: Sequence[Callable[[P], None]] = (),
+        gated: Mapping[str, Callable[[P], None]] | None = None,
+    ) -> None:
         self._checks = dict(checks)
         self._admitted = admitted
+        self.gated = dict(gated or {})
 
     def refusal(self, queued: QueuedPod[P]) -> tuple[str, str] | None:
         """The first plugin that refuses the pod, and why; None if all let it in.
@@ -47,6 +56,15 @@ class Gate(Generic[P]):
             except Exception:
                 _log.exception("a PreEnqueue plugin failed when pod %s was let in", queued.key)
         return None
+
+    def tell_gated(self, queued: QueuedPod[P]) -> None:
+        """The pod was refused, and is back in the queue: others may go in its stead. They may move pods."""
+        for plugin, hears in self.gated.items():
+            if plugin != queued.gating_plugin:
+                try:
+                    hears(queued.pod)
+                except Exception:
+                    _log.exception("PreEnqueue plugin %s failed when another gated pod %s", plugin, queued.key)
 
     def refuses(self, queued: QueuedPod[P], but_for: Container[str]) -> bool:
         """Whether a plugin other than these refuses the pod."""

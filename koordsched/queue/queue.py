@@ -43,13 +43,15 @@ REFUSAL_HOLDS = 1.0
 @dataclass(frozen=True)
 class QueueProfile(Generic[P]):
     """What a profile provides: its hints, its PreEnqueue plugins by name in configured order, and which pods are
-    equivalent. `admitted`: plugins that hear of pods that are let in.
+    equivalent. `admitted`: plugins that hear of pods that are let in; `gated`: by name, those that hear of pods that
+    another one keeps out.
     """
 
     hints: HintTable[P]
     pre_enqueue: Mapping[str, PreEnqueue[P]] = field(default_factory=dict)
     equivalence_key: EquivalenceKey[P] = lambda pod: None
     admitted: Sequence[Callable[[P], None]] = ()
+    gated: Mapping[str, Callable[[P], None]] = field(default_factory=dict)
 
 
 class SchedulingQueue(Generic[P]):
@@ -102,7 +104,7 @@ class SchedulingQueue(Generic[P]):
     def add_profile(self, name: str, profile: QueueProfile[P]) -> None:
         """Takes pods of this scheduler name, too. To be called before there are any."""
         self._tables[name] = profile.hints
-        self._gates[name] = Gate(profile.pre_enqueue, profile.admitted)
+        self._gates[name] = Gate(profile.pre_enqueue, profile.admitted, profile.gated)
         self._equivalence_keys[name] = profile.equivalence_key
         self._interesting.clear()
 

@@ -77,7 +77,8 @@ class Queues(Generic[P]):
         if not self._admit(queued):
             self._keep(queued)
             self.counters.incoming["unschedulable", label] += 1
-            return Place.GATED
+            self._tell_gated((queued,))
+            return queued.place
         queued.initial_attempt_timestamp = queued.timestamp
         self.active.add(queued)
         self._by_key[queued.key] = queued
@@ -118,13 +119,15 @@ class Queues(Generic[P]):
 
         `refusal`: how its attempt ended, if that holds for its equivalent pods, too.
         """
-        if strategy and self._admit(queued):
-            if strategy is Strategy.AFTER_BACKOFF and self._policy.is_backing_off(queued, self._clock()):
-                self._back_off_all([queued], label)
-            else:
-                self.activate_all([queued], label)
-        else:
+        if not strategy:
             self._keep(queued, refusal)
+        elif not self._admit(queued):
+            self._keep(queued, refusal)
+            self._tell_gated((queued,))
+        elif strategy is Strategy.AFTER_BACKOFF and self._policy.is_backing_off(queued, self._clock()):
+            self._back_off_all([queued], label)
+        else:
+            self.activate_all([queued], label)
         return queued.place
 
     def move(self, chosen: Mapping[QueuedPod[P], Strategy], label: str) -> None:
@@ -133,6 +136,7 @@ class Queues(Generic[P]):
         policy = self._policy
         activated: list[QueuedPod[P]] = []
         backing_off: list[QueuedPod[P]] = []
+        gated: list[QueuedPod[P]] = []
         moving = list(chosen.items())
         for queued, strategy in moving:
             equivalents = queued.equivalents
@@ -142,6 +146,7 @@ class Queues(Generic[P]):
             if not self._admit(queued):
                 self._keep(queued)
                 self.counters.incoming["unschedulable", label] += 1
+                gated.append(queued)
                 moving.extend(self._relief(queued))
             elif strategy is Strategy.AFTER_BACKOFF and policy.is_backing_off(queued, now):
                 backing_off.append(queued)
@@ -149,6 +154,7 @@ class Queues(Generic[P]):
                 activated.append(queued)
         self.activate_all(activated, label)
         self._back_off_all(backing_off, label)
+        self._tell_gated(gated)
 
     def relieve(self, probe: QueuedPod[P]) -> None:
         """The outcome of a probe says nothing about the equivalent pods it was tried for, if there are any: try the
@@ -236,3 +242,10 @@ class Queues(Generic[P]):
             queued.rejected_by |= {plugin}
             self.counters.rejected(queued.profile, (plugin,))
         return False
+
+    def _tell_gated(self, refused: Sequence[QueuedPod[P]]) -> None:
+        """Plugins hear of the pods that others keep out. These may activate pods, so every pod must be in its place."""
+        for queued in refused:
+            gate = self._gates[queued.profile]
+            if gate.gated and queued.place is Place.GATED:
+                gate.tell_gated(queued)

@@ -29,6 +29,7 @@ def queue_profile(profile: Profile, times: HintTimes, notices: WaitNotices, *, e
         {plugin.name: _check(plugin, notices) for plugin in profile.pre_enqueue},
         EquivalenceKeys(profile, hints).of,
         [plugin.admitted for plugin in profile.pre_enqueue if type(plugin).admitted is not PreEnqueue.admitted],
+        {plugin.name: plugin.gated for plugin in profile.pre_enqueue if type(plugin).gated is not PreEnqueue.gated},
     )
 
 

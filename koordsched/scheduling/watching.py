@@ -248,11 +248,13 @@ class Watches:
                 task.result()
 
     async def catch_up(self) -> None:
-        """Handles every pod, and every claim to devices, as it is now: what another scheduler bound or allocated until
-        this moment is known afterwards.
+        """Handles every pod, every claim to devices, and every object that is scheduled as pods are (Reservations), as
+        it is now: what another scheduler bound or allocated until this moment is known afterwards.
         """
-        if (claims := self.reflectors.get(RESOURCE_CLAIMS.path)) is not None:
-            await claims.relist(if_served=True)
+        for path, reflector in self.reflectors.items():
+            store = self._objects.at(path)
+            if store is not None and (store.kind.scheduled or store.kind is RESOURCE_CLAIMS):
+                await reflector.relist(if_served=True)
         await self.reflectors[PODS].relist()
 
     def show(self, path: str, thing: HasMetadata) -> None:

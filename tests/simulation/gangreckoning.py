@@ -269,8 +269,6 @@ def forgotten(scheduler):
         )
         # As upstream, a gang that does not name the group back wakes none of it (record gang-group-one-sided).
         one_sided = any(gang_id not in group.gangs for gang_id in group.gang_ids)
-        if _is_kept_by_others(queued.get(group.representative)):
-            continue
         waits = together and enough and not one_sided and not tried & together
         if waits and all(_is_gated(queued.get(uid)) for uid in together):
             yield f"group {group.id} waits, and no pod is in the queue for it"

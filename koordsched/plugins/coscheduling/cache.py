@@ -334,6 +334,13 @@ class GangCache:
                 if group.represented:
                     return
 
+    def replace_representative(self, group: GangGroup) -> None:
+        """The pod that is in the queue for all is kept out of it: the others may be enough. If all are kept out, the
+        first to be let in represents them.
+        """
+        group.representative = ""
+        self.wake(group)
+
     def _problem(self, group: GangGroup) -> str:
         """Why the group may not be tried, "" if it may. If that is another reason than before, its pods show it."""
         problem = self.why_not(group)

@@ -141,6 +141,12 @@ class Coscheduling(
         if gang is not None and not gang.group.admits_singly(gang):
             gang.group.representative, gang.group.at_rest = pod.uid, False
 
+    def gated(self, pod: Pod) -> None:
+        """If the pod represents its group, another one has to."""
+        gang = self.cache.of(pod)
+        if gang is not None and gang.group.representative == pod.uid:
+            self.cache.replace_representative(gang.group)
+
     def _goes_with_others(self, pod: Pod) -> Gang | Status | None:
         """The gang of a pod that is placed with others, or why it must not be tried; None if it is placed alone."""
         gang_id = self.cache.gang_id(pod)

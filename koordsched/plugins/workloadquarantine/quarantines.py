@@ -136,9 +136,10 @@ class Quarantines:
         self._boots.pop(row, None)
 
     def _fell(self, node: str, at: float | None) -> None:
-        """`at`: seconds since the epoch, if that is known; a time that is yet to come says nothing."""
+        """`at`: seconds since the epoch, if that is known, by the cluster's clock as the times of pods are; ours may be
+        behind. A time that is yet to come says nothing."""
         wall = self._clock.wall()
-        self._judge(Fall(node, wall if at is None or at > wall + SLACK else min(at, wall)))
+        self._judge(Fall(node, wall if at is None or at > wall + SLACK else at))
 
     def _judge(self, fall: Fall) -> None:
         self._falls.append(fall)
@@ -154,7 +155,7 @@ class Quarantines:
         suspects: dict[Workload, None] = {}
         for node, at in self._falls:
             if wall - at < self.args.window.seconds:
-                self._blame(node, at, now - (wall - at), suspects)
+                self._blame(node, at, now - max(wall - at, 0.0), suspects)
         self._falls.clear()
         if self._next_end is not None:
             self._next_end.cancel()

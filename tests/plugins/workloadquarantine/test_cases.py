@@ -307,6 +307,26 @@ def test_pods_that_are_seen_after_the_fall_of_their_nodes():
     assert {workload.name for workload in machine.quarantines.suspicions} == {"bomb"}
 
 
+@pytest.mark.parametrize("behind", [-50, -20, 0, 20, 50])
+@pytest.mark.parametrize("late", [False, True], ids=["known before", "seen after"])
+def test_clocks_of_scheduler_and_cluster_differ(behind, late):
+    """Pods start and nodes go down by the clocks of the cluster, whatever that of the scheduler says."""
+    machine = Machine()
+    machine.nodes(100)
+    machine.namespace()
+    started, fell = machine.moment(5 - behind), machine.moment(-behind)
+    for number in (0, 1):
+        if not late:
+            machine.pod(f"bomb-{number}", f"n{number}", "bomb", started)
+        machine.node(f"n{number}", "False", since=fell)
+    machine.wait(1)
+    for number in (0, 1):
+        machine.pod(f"bomb-{number}", f"n{number}", "bomb", started)
+    machine.wait()
+    assert machine.held() == ["bomb"]
+    assert machine.quarantines.held[BOMB].nodes == ("n0", "n1")
+
+
 def test_what_is_tried_in_vain_is_no_placement():
     """Retries, and victims that are away for the length of a question, must not make a workload look harmless."""
     machine = Machine()
