@@ -13,7 +13,7 @@ from koordsched import config
 from koordsched.cli.admission import Admission
 from koordsched.cli.dumptime import DumpClock, taken_at, time_text
 from koordsched.cli.objectfiles import InputError, Object, Sourced
-from koordsched.cli.podclaims import CLAIMS_OF_GROUPS, make_claims, notes_on_claims
+from koordsched.cli.podclaims import make_claims, notes_on_claims
 from koordsched.cli.target import Target, node_of, phase_over, without_node
 from koordsched.cli.workloads import WORKLOADS, TooManyPods, expand, owners_with_pods
 from koordsched.client.clock import SystemClock
@@ -29,6 +29,7 @@ from koordsched.fakecluster.hollow.templates import TemplateError, drivers_text,
 from koordsched.framework.handle import Clock
 from koordsched.framework.profile import ProfileError
 from koordsched.plugins import CATALOG, IN_TREE
+from koordsched.plugins.dynamicresources.groups import GATES
 from koordsched.scheduling.offline import BadObject, OfflineScheduler
 
 
@@ -140,7 +141,7 @@ def prepare(
     notes = [f"{count} of kind {kind} ignored" for kind, count in sorted(admission.strangers.items())]
     made = _pods_of_workloads(stored, admission, notes)
     new = (each for each in (*stored, *made) if each.kind == "Pod" and id(each) not in served)
-    claims = make_claims(new, stored, admission, for_groups=resolved.features >= CLAIMS_OF_GROUPS)
+    claims = make_claims(new, stored, admission, for_groups=resolved.features >= GATES)
     notes += notes_on_claims(claims)
     now = SystemClock().wall()
     then = taken_at(objects, now)

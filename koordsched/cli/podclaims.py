@@ -13,9 +13,6 @@ from koordsched.fakecluster.controllers.resourceclaim import claim_of_template
 from koordsched.fakecluster.podclaims import group_name, pod_claims
 from koordsched.fakecluster.workloadapi import GROUP, VERSION
 
-CLAIMS_OF_GROUPS = frozenset(("DRAWorkloadResourceClaims", "GenericWorkload"))
-"""The feature gates with which pods of a PodGroup have claims together."""
-
 _TEMPLATE = "ResourceClaimTemplate"
 
 _Key = tuple[str, str]

@@ -20,7 +20,15 @@ from koordsched.cluster.events import ActionType
 from koordsched.cluster.images import Images
 from koordsched.cluster.ports import HostPorts
 from koordsched.cluster.rarecolumns import RareColumn
-from koordsched.cluster.resources import FIRST_SCALAR, ResourceName, ResourceNames, allocatable_of
+from koordsched.cluster.resources import (
+    CPU,
+    FIRST_SCALAR,
+    MEMORY,
+    Requests,
+    ResourceName,
+    ResourceNames,
+    allocatable_of,
+)
 
 T = TypeVar("T", bound=Hashable)
 
@@ -209,6 +217,16 @@ class NodeTable:
     def free(self) -> tuple[int, ...]:
         """Rows without a node; the last is used again first."""
         return tuple(self._free)
+
+    def count_requests(self, row: int, requests: Requests, sign: int) -> None:
+        """Adds (1) or takes away (-1) what is requested on a row."""
+        for index, amount in requests.amounts:
+            if index >= FIRST_SCALAR:
+                self.count_resource(index)
+            self.requested[index].data[row] += sign * amount
+        cpu, memory = requests.nonzero
+        self.requested_nonzero[CPU].data[row] += sign * cpu
+        self.requested_nonzero[MEMORY].data[row] += sign * memory
 
     def touch(self, row: int, facets: int) -> None:
         """Records a change of facets on a row. Raises RuntimeError inside a what-if, whose changes are no changes."""

@@ -9,15 +9,15 @@ node appears.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any, TypeVar, cast
 
 from koordsched.api import core
 from koordsched.cluster.accounting import Concerned, PodAccountant, Sharing
+from koordsched.cluster.announcements import Announcements
 from koordsched.cluster.changelog import Facet
 from koordsched.cluster.claimedresources import ClaimedResources, as_status, of_status, total_of
-from koordsched.cluster.events import ActionType, ClusterEvent
+from koordsched.cluster.events import ActionType
 from koordsched.cluster.facts import PodFact, PodFacts, ShapeFacts
 from koordsched.cluster.interning import LabelSets
 from koordsched.cluster.nodetable import NodeTable
@@ -26,7 +26,7 @@ from koordsched.cluster.observers import PodObserver
 from koordsched.cluster.overcommitment import Overcommitments
 from koordsched.cluster.pod import Pod, PodFactory, PodWithFacts, with_facts
 from koordsched.cluster.ports import shape_ports
-from koordsched.cluster.resources import CPU, FIRST_SCALAR, MEMORY, Requests
+from koordsched.cluster.resources import Requests
 from koordsched.cluster.shape import PodShape, PodShapes
 from koordsched.cluster.whatif import WhatIf
 
@@ -34,14 +34,11 @@ T = TypeVar("T")
 H = TypeVar("H", bound=Hashable)
 
 
-EventListener = Callable[[ClusterEvent, Any, Any], object]
-"""Called with an event and the objects of it, as queueing hints get them."""
-
-
-class ClusterState:
+class ClusterState(Announcements):
     """Everything that the scheduler knows about nodes and the pods on them."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.table = NodeTable()
         self.overcommitments = Overcommitments(self.table, self.pods_on)
         self.read_annotations: set[str] = set()
@@ -70,12 +67,8 @@ class ClusterState:
         """Those of them that may count by what `amend` changes."""
         self._readers: dict[PodFact[Any], list[PodAccountant]] = {}
         self._sharing: Sharing | None = None
-        self._held_back: list[tuple[ClusterEvent, Any, Any, bool]] | None = None
-        """Announcements of a transaction under way; None while there is none."""
-        self._paused = False
         self._observers: list[PodObserver] = []
         self._observers_of_virtual: list[PodObserver] = []
-        self._event_listeners: list[EventListener] = []
         self._shared: dict[object, Any] = {}
 
     def shared(self, build: Callable[[ClusterState], T], key: object = None) -> T:
@@ -152,22 +145,6 @@ class ClusterState:
     def observed(self) -> bool:
         """Whether there are observers, which need the pods of other schedulers, too."""
         return bool(self._observers)
-
-    def on_event(self, listener: EventListener) -> None:
-        """Calls the listener for every event that a plugin announces."""
-        self._event_listeners.append(listener)
-
-    def announce(self, event: ClusterEvent, old: Any = None, new: Any = None, *, earlier: bool = False) -> None:
-        """A plugin's own event: something only it can see changed, and pods it rejected may fit now.
-
-        Inside a transaction it is held back until that ends, and forgotten if that is rolled back, unless its cause is
-        `earlier` than the transaction and was only noticed now.
-        """
-        if self._held_back is not None:
-            self._held_back.append((event, old, new, earlier))
-            return
-        for listener in self._event_listeners:
-            listener(event, old, new)
 
     def pods_on(self, row: int) -> dict[str, Pod]:
         """uid -> pod for the pods on a row. Not to be changed by the caller."""
@@ -344,8 +321,8 @@ class ClusterState:
             pod.facts = facts
         if row < 0:
             return 0
-        self._count(row, before, -1)
-        self._count(row, requests, 1)
+        self.table.count_requests(row, before, -1)
+        self.table.count_requests(row, requests, 1)
         changed |= Facet.RESOURCES
         for accountant in self._amendable:
             changed |= accountant.pod_added(row, pod)
@@ -415,7 +392,7 @@ class ClusterState:
     def _account(self, pod: Pod, row: int, sign: int) -> int:
         """Adds (1) or takes away (-1) what the pod counts against a row; returns the facets changed."""
         table, shape = self.table, pod.shape
-        self._count(row, pod.requests, sign)
+        table.count_requests(row, pod.requests, sign)
         table.pods_count.data[row] += sign
         facets: int = Facet.RESOURCES
         ports = shape_ports(shape)
@@ -428,68 +405,14 @@ class ClusterState:
             facets |= self._sharing.pod_counted(row, pod, sign)
         return facets
 
-    def _count(self, row: int, requests: Requests, sign: int) -> None:
-        table = self.table
-        for index, amount in requests.amounts:
-            if index >= FIRST_SCALAR:
-                table.count_resource(index)
-            table.requested[index].data[row] += sign * amount
-        cpu, memory = requests.nonzero
-        table.requested_nonzero[CPU].data[row] += sign * cpu
-        table.requested_nonzero[MEMORY].data[row] += sign * memory
-
     # --- transactions ------------------------------------------------------------------------------
-
-    def _outside_transactions(self) -> None:
-        if self._held_back is not None:
-            raise RuntimeError("inside a transaction the cluster changes by the transaction alone")
-
-    @property
-    def in_transaction(self) -> bool:
-        """Whether a transaction is under way; changes that are watched have to wait until it ends."""
-        return self._held_back is not None
-
-    @contextmanager
-    def paused(self) -> Iterator[None]:
-        """Inside, others have the loop in the middle of a transaction, and no pod may be moved or given anything."""
-        self._paused = True
-        try:
-            yield
-        finally:
-            self._paused = False
-
-    def _not_paused(self) -> None:
-        if self._paused:
-            raise RuntimeError("a transaction is under way, and paused: changes have to wait until it ends")
-
-    def begin(self) -> None:
-        """From now on announcements are held back. Raises RuntimeError inside a transaction."""
-        if self._held_back is not None:
-            self._outside_transactions()
-        self._held_back = []
-
-    def announced(self) -> int:
-        """How many announcements are held back."""
-        assert self._held_back is not None, "inside a transaction"
-        return len(self._held_back)
-
-    def withdraw(self, announced: int) -> None:
-        """Forgets the announcements held back since there were so many, but those with an earlier cause."""
-        assert self._held_back is not None, "inside a transaction"
-        self._held_back[announced:] = [held for held in self._held_back[announced:] if held[-1]]
-
-    def end(self) -> None:
-        """The transaction is over: what was held back is announced."""
-        held_back, self._held_back = self._held_back, None
-        for event, old, new, _ in held_back or ():
-            self.announce(event, old, new)
 
     def evict(self, pod: Pod) -> tuple[str, ...]:
         """Inside a transaction: takes a pod off its row as if it were gone. Returns what `restore` needs.
 
         Raises ValueError for a pod that is on no row.
         """
-        assert self._held_back is not None, "inside a transaction"
+        assert self.in_transaction, "inside a transaction"
         if pod.row < 0 or self.assigned.get(pod.uid) is not pod:
             raise ValueError(f"pod {pod.key} is on no node")
         order = tuple(self._on_row[pod.row])

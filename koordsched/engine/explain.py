@@ -14,7 +14,7 @@ from koordsched.cluster.pod import Pod
 from koordsched.cluster.state import ClusterState
 from koordsched.engine.attempt import Attempt, gated_by
 from koordsched.engine.jobexplanation import JobExplanation, Jobs, explain_job
-from koordsched.framework.interface import ExplainsNodes, ExplainsPods, ExplainsRefusals, ExplainsVerdicts
+from koordsched.framework.explaining import ExplainsNodes, ExplainsPods, ExplainsRefusals, ExplainsVerdicts
 from koordsched.framework.profile import Profile
 from koordsched.framework.scoring import PluginScores, ScoringFailed
 from koordsched.framework.status import PASS

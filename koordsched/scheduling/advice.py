@@ -16,10 +16,9 @@ from koordsched.cluster.nodetable import ALL_FACETS
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.state import ClusterState
 from koordsched.engine.explain import Explanation
+from koordsched.framework.explaining import ExplainsNodes, ExplainsVerdicts
 from koordsched.framework.interface import (
     CycleState,
-    ExplainsNodes,
-    ExplainsVerdicts,
     MeasuringFilter,
     PodFilter,
     ShapeFilter,

@@ -15,10 +15,10 @@ from koordsched.cluster.events import ASSIGNED_POD, NODE, ActionType, ClusterEve
 from koordsched.cluster.nodetable import NodeTable, Rows
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.shape import PodShape
+from koordsched.framework.explaining import ExplainsNodes
 from koordsched.framework.handle import Handle
 from koordsched.framework.interface import (
     CycleState,
-    ExplainsNodes,
     Normalization,
     PreBind,
     PreFilter,

@@ -11,8 +11,6 @@
   extended resources, `classselectors` which devices a class has, for scoring.
 * `claimstates` has the claims of a pod in words; `settling` does offline what is written otherwise.
 * `metrics` counts devices; `reports` has the pages of the HTTP server and its part of the command `koordsched devices`.
-* `claimstates` has the claims of a pod in words; `settling` does offline what is written otherwise.
-* `metrics` counts devices; `reports` has the pages of the HTTP server and its part of the command `koordsched devices`.
 """
 
 from koordsched.config.catalog import IN_TREE

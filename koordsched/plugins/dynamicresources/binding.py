@@ -19,7 +19,7 @@ from koordsched.framework.interface import CycleState
 from koordsched.plugins.dynamicresources.allocatable.takings import updating_failed
 from koordsched.plugins.dynamicresources.assumed import is_older, key_of
 from koordsched.plugins.dynamicresources.books import DeviceBooks
-from koordsched.plugins.dynamicresources.claims import is_reserved_for, title_of
+from koordsched.plugins.dynamicresources.claims import is_reserved_for, reference_to, title_of
 from koordsched.plugins.dynamicresources.claimwriter import ClaimFailed, ClaimWriter
 from koordsched.plugins.dynamicresources.cyclestate import DeviceCycle
 from koordsched.plugins.dynamicresources.extended.claim import (
@@ -166,7 +166,7 @@ class ClaimBinding:
             self._count(CREATES_METRIC, "failure")
             raise ClaimFailed(create_failed(pod, str(error))) from error
         self._count(CREATES_METRIC, "success")
-        state.created = await self._writer.reserve(state.created, allocation, _user(pod))
+        state.created = await self._writer.reserve(state.created, allocation, reference_to(pod))
         return state.created
 
     async def _until_seen(self, written: ResourceClaim) -> None:
@@ -256,10 +256,6 @@ async def _uninterrupted(write: Coroutine[Any, Any, T]) -> T:
     except asyncio.CancelledError:
         await asyncio.gather(task, return_exceptions=True)  # whether it fails does not matter any more
         raise
-
-
-def _user(pod: Pod) -> ResourceClaimConsumerReference:
-    return ResourceClaimConsumerReference(resource="pods", name=pod.name, uid=pod.uid)
 
 
 def _meta(pod: Pod) -> ObjectMeta:

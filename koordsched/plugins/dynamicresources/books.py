@@ -29,7 +29,7 @@ from koordsched.framework.handle import Handle, left_undone
 from koordsched.plugins.dynamicresources.allocatable import MappedDevices, NodeAllocatable
 from koordsched.plugins.dynamicresources.assumed import AssumedClaims
 from koordsched.plugins.dynamicresources.changes import ClaimChanges
-from koordsched.plugins.dynamicresources.claims import claims_of, is_owned_by
+from koordsched.plugins.dynamicresources.claims import claims_of, is_owned_by, reference_to
 from koordsched.plugins.dynamicresources.classselectors import ClassSelectors
 from koordsched.plugins.dynamicresources.extended import DeviceCounts, ServedResources, SpecialClaims
 from koordsched.plugins.dynamicresources.extended.claim import owner_of
@@ -135,7 +135,7 @@ class DeviceBooks:
     def user_of(self, claim: ResourceClaim, pod: Pod) -> ResourceClaimConsumerReference:
         """What the claim is reserved for when the pod gets it: the pod, or its group."""
         group = self.groups.user_of(claim, pod) if self.groups is not None else None
-        return group or ResourceClaimConsumerReference(resource="pods", name=pod.name, uid=pod.uid)
+        return group or reference_to(pod)
 
     def _group_of(self, pod: Pod) -> str:
         """The name of the group whose claims the pod may have, too; "" for none."""

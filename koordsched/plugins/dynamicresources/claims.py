@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from koordsched.api.core import PodResourceClaim
 from koordsched.api.meta import controller_of
-from koordsched.api.resource import ResourceClaim
+from koordsched.api.resource import ResourceClaim, ResourceClaimConsumerReference
 from koordsched.cluster.pod import Pod
 from koordsched.plugins.dynamicresources.assumed import AssumedClaims
 
@@ -75,6 +75,11 @@ def claims_of(pod: Pod, claims: AssumedClaims, group: str = "") -> tuple[Resourc
 def is_reserved_for(claim: ResourceClaim, uid: str) -> bool:
     """Whether the claim is reserved for the pod, or PodGroup, of that uid."""
     return any(consumer.uid == uid for consumer in claim.status.reserved_for)
+
+
+def reference_to(pod: Pod) -> ResourceClaimConsumerReference:
+    """The entry of `reservedFor` that stands for a pod."""
+    return ResourceClaimConsumerReference(resource="pods", name=pod.name, uid=pod.uid)
 
 
 def title_of(claim: ResourceClaim) -> str:

@@ -13,7 +13,7 @@ from koordsched.cluster.pod import Pod
 from koordsched.cluster.state import ClusterState
 from koordsched.framework.display import Line, Table
 from koordsched.plugins.dynamicresources.books import DeviceBooks
-from koordsched.plugins.dynamicresources.claims import ClaimProblem, title_of
+from koordsched.plugins.dynamicresources.claims import ClaimProblem, names_of_entries, title_of
 from koordsched.plugins.dynamicresources.inflight import InFlight
 from koordsched.plugins.dynamicresources.prefilter import problem_of
 
@@ -64,10 +64,7 @@ def states_of(pod: Pod, books: DeviceBooks, cluster: ClusterState) -> list[Claim
 
 
 def _state_of(pod: Pod, entry: PodResourceClaim, books: DeviceBooks, cluster: ClusterState) -> ClaimState:
-    name = entry.resource_claim_name
-    if name is None:
-        statuses = pod.wire.status.resource_claim_statuses if pod.wire is not None else ()
-        name = next((status.resource_claim_name for status in statuses if status.name == entry.name), None)
+    name = next((name for other, name in names_of_entries(pod) if other is entry), None)
     if name is None:
         return ClaimState(entry.name, "", NOT_CREATED)
     claim = books.claims.get(pod.namespace, name)

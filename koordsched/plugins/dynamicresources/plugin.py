@@ -13,13 +13,11 @@ from koordsched.cluster.shape import PodShape
 from koordsched.config.duration import Duration
 from koordsched.config.plugin_args import DynamicResourcesArgs
 from koordsched.framework.dryruns import DryRunFilter, FilterDryRun, PodIndependent
+from koordsched.framework.explaining import ExplainsPods, ExplainsRefusals, ExplainsVerdicts
 from koordsched.framework.handle import Handle
 from koordsched.framework.interface import (
     MAX_SCORE,
     CycleState,
-    ExplainsPods,
-    ExplainsRefusals,
-    ExplainsVerdicts,
     PodScore,
     PostFilter,
     PostFilterResult,

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 
 from koordsched.api.quantity import nano_value
 from koordsched.cluster.pod import Pod
+from koordsched.framework.explaining import ExplainsRefusals
 from koordsched.framework.handle import Handle
 from koordsched.framework.interface import (
     CycleState,
-    ExplainsRefusals,
     PostFilter,
     PostFilterResult,
     PreFilter,

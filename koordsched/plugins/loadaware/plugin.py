@@ -14,11 +14,11 @@ from koordsched.cluster.changelog import RowArray
 from koordsched.cluster.nodetable import NodeTable, Rows
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.shape import PodShape
+from koordsched.framework.explaining import ExplainsNodes
 from koordsched.framework.handle import Handle
 from koordsched.framework.interface import (
     MAX_SCORE,
     CycleState,
-    ExplainsNodes,
     MeasuringFilter,
     Reserve,
     Scores,

@@ -16,10 +16,10 @@ from koordsched.cluster.nodetable import NodeTable, Rows
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.resources import CPU
 from koordsched.cluster.shape import PodShape
+from koordsched.framework.explaining import ExplainsNodes
 from koordsched.framework.handle import Handle
 from koordsched.framework.interface import (
     CycleState,
-    ExplainsNodes,
     PreBind,
     PreFilterResult,
     Reserve,

@@ -12,13 +12,13 @@ from koordsched.cluster.nodetable import NodeTable
 from koordsched.cluster.pod import Pod
 from koordsched.config.plugin_args import DefaultPreemptionArgs
 from koordsched.framework.dryruns import DryRunFilter, FilterDryRun, PodIndependent, Tally
+from koordsched.framework.explaining import ExplainsPods
 from koordsched.framework.handle import WARNING, Handle, WriteFailed
 from koordsched.framework.interface import (
     AfterPostFilter,
     BeforePreFilter,
     Bind,
     CycleState,
-    ExplainsPods,
     FewScores,
     PodScore,
     PostFilter,

@@ -8,8 +8,13 @@ from typing import Any
 import msgspec
 
 from koordsched.cluster.pod import Pod
+from koordsched.framework.explaining import ExplainsRefusals
 from koordsched.framework.handle import Handle
-from koordsched.framework.interface import CycleState, ExplainsRefusals, PreFilter, PreFilterResult
+from koordsched.framework.interface import (
+    CycleState,
+    PreFilter,
+    PreFilterResult,
+)
 from koordsched.framework.status import SKIP, Code, Status
 from koordsched.plugins.shared.workloads import Workload, workload_of
 from koordsched.plugins.workloadquarantine.args import WorkloadQuarantineArgs

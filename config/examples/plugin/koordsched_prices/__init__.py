@@ -19,9 +19,9 @@ from koordsched.cluster.shape import PodShape
 from koordsched.config.catalog import ArgsKind, entry
 from koordsched.config.plugin_args import PluginArgs
 from koordsched.framework.declaration import Declaration
+from koordsched.framework.explaining import ExplainsNodes
 from koordsched.framework.handle import Handle
 from koordsched.framework.interface import (
-    ExplainsNodes,
     Normalization,
     PreFilterResult,
     Scores,
