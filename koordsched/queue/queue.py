@@ -202,9 +202,27 @@ class SchedulingQueue(Generic[P]):
         PreEnqueue plugin other than these keeps it out.
         """
         queued = self._queues.find(pod)
-        if queued is None or self._gates[queued.profile].refuses(queued, plugins):
+        if queued is None or self.is_refused(queued, plugins):
             return None
         return queued.pod
+
+    def is_refused(self, queued: QueuedPod[P], but_for: Container[str]) -> bool:
+        """Whether a PreEnqueue plugin other than these would keep a pod out, wherever it is."""
+        return self._gates[queued.profile].refuses(queued, but_for)
+
+    def ask_again(self, pods: Iterable[P], gated_by: Container[str]) -> None:
+        """Ask the PreEnqueue plugins about waiting pods again, but for those that others than `gated_by` keep out.
+
+        For pods that were not tried because a plugin keeps them out by now: its events wake them from then on. Those
+        that it lets in again are tried after their back-off.
+        """
+        for pod in pods:
+            queued = self._queues.find(pod)
+            if queued is None or (queued.gating_plugin and queued.gating_plugin not in gated_by):
+                continue
+            if queued.place in (Place.UNSCHEDULABLE, Place.GATED):
+                self._queues.take(queued)
+                self._queues.requeue(queued, Strategy.AFTER_BACKOFF, FORCE_ACTIVATE.label)
 
     async def wait_nonempty(self) -> None:
         """Wait until `pop` would return a pod."""

@@ -60,6 +60,8 @@ class JobAttempt(MemberPlacing):
         super().__init__(cycle, queued, plugin)
         self._job = job
         self._assumed_members: list[AssumedPod] = []
+        self._left_out: list[Pod] = []
+        """Members that other plugins keep out of the queue."""
 
     async def run(self) -> Sequence[AssumedPod]:
         """The members, all assumed; none if the job failed, which has been handled.
@@ -94,6 +96,7 @@ class JobAttempt(MemberPlacing):
         self._end((), [each.queued.pod for each in returning])
         await self._let_in()
         await self._give_back(returning, failed[1] if failed is not None else None, texts)
+        self._cycle.queue.ask_again(self._left_out, self._profile_of(job.first).job_plugin_names)
         return ()
 
     def _end(self, placed: Sequence[Pod], resting: Sequence[Pod]) -> None:
@@ -108,6 +111,7 @@ class JobAttempt(MemberPlacing):
             while (member := job.next()) is not None:
                 pod = self._candidate(member)
                 if pod is None:
+                    self._left_out.append(member)
                     continue
                 outcome = await self._place(transaction, pod)
                 if isinstance(outcome, NotPlaced):
@@ -125,11 +129,12 @@ class JobAttempt(MemberPlacing):
 
     def _candidate(self, member: Pod) -> Pod | None:
         """The newest version of a member; None if it may not be tried now: other plugins keep it out of the queue, or
-        another pod has its name.
+        another pod has its name. Plugins may refuse also the first since it came to the queue.
         """
-        if member.uid == self._job.first.uid:
-            return self._job.first
-        return self._waiting(member)
+        if member.uid != self._job.first.uid:
+            return self._waiting(member)
+        names = self._profile_of(member).job_plugin_names
+        return self._job.first if not self._cycle.queue.is_refused(self._queued, names) else None
 
     # --- all of it -----------------------------------------------------------------------------------
 

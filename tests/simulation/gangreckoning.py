@@ -249,6 +249,12 @@ def forgotten(scheduler):
         return
     queued = {item.pod.uid: item for item in scheduler.queue}
     tried = {pod.uid for pod in scheduler.queue.in_flight_pods()}
+
+    def is_replaced(pod):
+        """Whether another pod of its name has come, whose list does not end yet: this one is gone when it does."""
+        present = scheduler.queue.get(pod.key)
+        return present is not None and present.pod.uid != pod.uid
+
     for group in cache.groups():
         if cache.why_not(group):
             continue
@@ -261,15 +267,17 @@ def forgotten(scheduler):
             for gang in group.gangs.values()
             if not group.admits_singly(gang)
             for pod in gang.pending.values()
-            if cache.placeable(pod) and not _is_kept_by_others(queued.get(pod.uid))
+            if cache.placeable(pod) and not _is_kept_by_others(queued.get(pod.uid)) and not is_replaced(pod)
         }
+        # They wait for what becomes of those that are being bound: they go on alone then, or all are tried again.
+        others_lead = any(gang.goes_on_alone and gang.waiting for gang in group.gangs.values())
         enough = all(
             group.admits_singly(gang) or len(together & gang.pending.keys()) + len(gang.bound) >= gang.options.min
             for gang in group.gangs.values()
         )
         # As upstream, a gang that does not name the group back wakes none of it (record gang-group-one-sided).
         one_sided = any(gang_id not in group.gangs for gang_id in group.gang_ids)
-        waits = together and enough and not one_sided and not tried & together
+        waits = together and enough and not one_sided and not others_lead and not tried & together
         if waits and all(_is_gated(queued.get(uid)) for uid in together):
             yield f"group {group.id} waits, and no pod is in the queue for it"
 

@@ -269,10 +269,11 @@ class Coscheduling(
         return PreFilterResult(frozenset((node,))) if node is not None else SKIP
 
     def find_one_node(self, cycle: CycleState, pod: Pod, names: frozenset[str] | None) -> PreFilterResult | Status:
-        """Plans the whole group with its first pod (coscheduling spec 3.4)."""
+        """Plans the whole group with the first pod that is tried (coscheduling spec 3.4)."""
         around = self.cache.round
-        if around is None or around.failed_message or len(around.attempted) > 1 or pod.uid not in around.attempted:
+        if around is None or around.failed_message or around.plan_asked or pod.uid not in around.attempted:
             return SKIP
+        around.plan_asked = True
         gathering = self._plans.gathering(self.cache.gangs[self.cache.gang_id(pod) or ""])
         if gathering is None:
             return SKIP

@@ -130,6 +130,48 @@ def test_when_all_are_kept_out_nothing_is_tried_until_one_is_let_in():
     playing(scenario)
 
 
+def test_one_that_was_left_out_is_woken_by_its_claim():
+    """Only its gang kept it out until its claim was missing, of which it has to hear nevertheless."""
+
+    def put(cluster, name):
+        cluster.insert(claim(f"of-{name}"))
+        cluster.pod(name, resourceClaims=[{"name": "e", "resourceClaimName": f"of-{name}"}])
+
+    async def work():
+        cluster = Gangs()
+        cluster.insert(device_class())
+        cluster.insert(slice_of("n1", "d0", "d1"))
+        cluster.group(2)
+        put(cluster, "a")
+        async with scheduling(cluster) as running:
+            await settle(running)
+            lose_claim(cluster, "a")
+            put(cluster, "b")
+            await settle(running)
+            assert cluster.bound() == []
+            assert gating(running) == {"a": "DynamicResources", "b": ""}
+            cluster.insert(claim("of-a"))
+            await settle(running)
+            assert cluster.bound() == ["a", "b"]
+
+    run(work())
+
+
+def test_the_first_is_left_out_if_it_is_kept_out_by_its_turn():
+    """Its claim goes while it is in the queue."""
+
+    async def scenario(cluster, running, first):
+        cluster.insert(slice_of("n1", "d0", "d1", "d2"))
+        lose_claim(cluster, first)
+        await settle(running)
+        assert cluster.bound() == sorted(set(MEMBERS) - {first})
+        put_claim(cluster, first)
+        await settle(running)
+        assert cluster.bound() == list(MEMBERS)
+
+    playing(scenario)
+
+
 def test_it_is_replayed_equal():
     async def work():
         cluster = waiting_gang()

@@ -7,8 +7,11 @@ import pytest
 import yaml
 
 from tests.packaging.test_manifests import MANIFESTS
-from tests.plugins.coscheduling.running import GangCluster, configuration, scheduling
+from tests.plugins.coscheduling.placing import cache_of
+from tests.plugins.coscheduling.running import LABEL, GangCluster, configuration, scheduling
 from tests.plugins.coscheduling.topology.objects import BLOCK, SPINE, SPINES_AND_BLOCKS, entry, topology
+from tests.plugins.dynamicresources.deviceworld import claim, claiming, device_class, slice_of
+from tests.plugins.objects import container
 from tests.virtualtime import run
 
 SPEC = json.dumps({"gatherStrategy": [{"layer": "BlockLayer", "strategy": "MustGather"}]})
@@ -186,5 +189,32 @@ def test_room_that_comes_late():
             await cluster.delete("full-n3")
             await asyncio.sleep(15)
             assert sorted(cluster.nodes("g", 4)) == ["n3", "n3", "n4", "n4"]
+
+    run(main())
+
+
+def test_members_are_planned_also_if_the_first_is_left_out():
+    """Another plugin keeps it out by its turn: its claim is gone. The others wait for it: all pending ones are planned."""
+
+    async def main():
+        cluster = TopologyCluster()
+        await cluster.label_all()
+        cluster.create(topology(*SPINES_AND_BLOCKS))
+        cluster.group(2, "g", network_topology_spec=SPEC)
+        cluster.insert(device_class())
+        for at in range(3):
+            cluster.insert(claim(f"c{at}"))
+            cluster.insert(claiming(f"g-{at}", f"c{at}", labels={LABEL: "g"}, containers=[container(cpu="1")]))
+        async with running(cluster) as there:
+            await asyncio.sleep(15)
+            [group] = cache_of(there.scheduler).groups()
+            lost = f"c{group.representative_key[-1]}"
+            cluster.insert(slice_of(None, "d0", "d1", "d2", pool="p", allNodes=True))
+            cluster.registry.delete(cluster.resource("ResourceClaim", "resource.k8s.io/v1"), "default", lost)
+            await asyncio.sleep(15)
+            assert cluster.nodes("g", 3) == [None] * 3
+            cluster.insert(claim(lost))
+            await asyncio.sleep(15)
+            assert None not in cluster.nodes("g", 3)
 
     run(main())
