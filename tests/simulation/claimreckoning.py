@@ -154,8 +154,8 @@ def strays(scheduler):
     books = plugin._books
     if len(books.in_flight):
         yield f"allocations in flight: {[entry.claim.metadata.name for entry in books.in_flight.recorded_state()]}"
-    if plugin._binding._releases:
-        yield f"claims being released for {sorted(plugin._binding._releases)}"
+    if plugin.binding._releases:
+        yield f"claims being released for {sorted(plugin.binding._releases)}"
     if books.claim_changes._waiting:
         yield f"waiting for claims {sorted(books.claim_changes._waiting)}"
     for claim in books.claims:

@@ -17,9 +17,9 @@ class Round(Job):
     `attempted`: uids of those whose turn has come. `failed_message`: why the group is rejected, "" while it is not;
     `preempted_by`: the member for which job preemption was tried, and `preemption_message` what it said.
     `rejection_message`: why placed members lose their place, if that is not the reason why the group is rejected.
-    `plan_asked`: whether it was seen if the group has to be planned; `planned`: uid -> the node that a member must go
-    to; `refused_plan`: how many members each node takes, if there is no plan. `woken`: something happened meanwhile for which the group would be tried.
-    `decided`: at its end, that it was no explanation.
+    `plan_asked`: the first member has been asked if all have to be planned; `planned`: uid -> the node that a member
+    must go to; `refused_plan`: how many members each node takes, if there is no plan. `woken`: something happened
+    meanwhile for which the group would be tried. `decided`: at its end, that it was no explanation.
     """
 
     def __init__(

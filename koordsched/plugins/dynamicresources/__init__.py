@@ -5,6 +5,7 @@
 * `claims` are those of a pod, `prefilter` finds what is wrong with them, `filtering` judges nodes, `explanation` says
   why; `deallocation` frees what is idle.
 * `binding` writes with `claimwriter`, and waits for `conditions` of devices (`readiness`, `changes`).
+* `leftclaims` frees what an earlier binding has left with a pod that waits.
 * `groups` are PodGroups whose pods have claims together, with the gate DRAWorkloadResourceClaims.
 * `hints` say what wakes a pod.
 * `cel` has the expressions that select devices, `structured` the allocator, `extended` the claims that are made for
@@ -16,6 +17,7 @@
 from koordsched.config.catalog import IN_TREE
 from koordsched.framework.declaration import Declaration
 from koordsched.plugins.dynamicresources.claimstates import show_refusal
+from koordsched.plugins.dynamicresources.leftclaims import LeftClaims
 from koordsched.plugins.dynamicresources.metrics import observe_pools
 from koordsched.plugins.dynamicresources.plugin import DynamicResources
 from koordsched.plugins.dynamicresources.reports.pages import PAGES
@@ -27,6 +29,7 @@ DECLARATION = Declaration(
     name=DynamicResources.name,
     factory=DynamicResources,
     entry=IN_TREE[DynamicResources.name],
+    controller=LeftClaims,
     observe=observe_pools,
     pages=PAGES,
     views=(VIEW,),

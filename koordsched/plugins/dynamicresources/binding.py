@@ -26,6 +26,7 @@ from koordsched.plugins.dynamicresources.extended.claim import (
     CREATES_METRIC,
     create_failed,
     is_in_memory,
+    is_special,
     pod_status,
     requesting,
     status_failed,
@@ -228,9 +229,32 @@ class ClaimBinding:
             if claimed_shown:
                 await self._clear_claimed(pod)
         finally:
-            done.set()
-            if self._releases.get(pod.uid) is done:
-                del self._releases[pod.uid]
+            self._released(pod, done)
+
+    def _released(self, pod: Pod, done: asyncio.Event) -> None:
+        done.set()
+        if self._releases.get(pod.uid) is done:
+            del self._releases[pod.uid]
+
+    def take_back(self, pod: Pod, claims: Sequence[ResourceClaim]) -> None:
+        """Frees claims that an earlier binding has left with a pod that waits. If it is tried now, PreBind follows."""
+        if pod.uid not in self._releases:
+            done = self._releases[pod.uid] = asyncio.Event()
+            self._launch(self._free(claims, pod, done))
+
+    async def _free(self, claims: Sequence[ResourceClaim], pod: Pod, done: asyncio.Event) -> None:
+        try:
+            for claim in claims:
+                if is_special(claim):
+                    await _attempted("delete", claim, self._writer.delete(claim))
+                    continue
+                if is_reserved_for(claim, pod.uid):
+                    await _attempted("unreserve", claim, self._writer.unreserve(claim, pod.uid))
+                known = self._claims.get(*key_of(claim))
+                if known is not None and known.metadata.uid == claim.metadata.uid and _is_idle(known):
+                    await _attempted("deallocate", known, self._writer.deallocate(known))
+        finally:
+            self._released(pod, done)
 
     async def _clear_claimed(self, pod: Pod) -> None:
         cleared = {"status": {"nodeAllocatableResourceClaimStatuses": None}}
@@ -246,6 +270,10 @@ async def _attempted(what: str, claim: ResourceClaim, write: Awaitable[None]) ->
         await write
     except WriteFailed as error:
         _log.warning("cannot %s claim %s: %s", what, title_of(claim), error)
+
+
+def _is_idle(claim: ResourceClaim) -> bool:
+    return claim.status.allocation is not None and not claim.status.reserved_for
 
 
 async def _uninterrupted(write: Coroutine[Any, Any, T]) -> T:

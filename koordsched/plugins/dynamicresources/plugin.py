@@ -119,7 +119,7 @@ class DynamicResources(
                 handle.count,
                 handle.observe,
             )
-        self._binding = ClaimBinding(handle, books, writer, readiness)
+        self.binding = ClaimBinding(handle, books, writer, readiness)
         self._deallocation = Deallocation(books.claims, books.groups, writer, handle.rng, handle.launch, handle.events)
 
     def events_to_register(self) -> Sequence[HintRegistration[Pod]]:
@@ -310,7 +310,7 @@ class DynamicResources(
             state.chosen = ()
             if self._books.allocatable is not None:
                 self._books.allocatable.end(state, pod)
-            self._binding.release(state, pod)
+            self.binding.release(state, pod)
         self._books.give_up(pod.uid)
 
     def pre_bind_pre_flight(self, cycle: CycleState, pod: Pod, node: str) -> Status:
@@ -324,7 +324,7 @@ class DynamicResources(
         if state is None:
             return SUCCESS
         try:
-            await self._binding.bind(cycle, state, pod, node)
+            await self.binding.bind(cycle, state, pod, node)
         except (ClaimFailed, BindingFailed, BindingTimeout) as error:
             return Status(Code.ERROR, (str(error),))
         return SUCCESS

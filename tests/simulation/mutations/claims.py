@@ -11,6 +11,7 @@ from koordsched.plugins.dynamicresources.claimwriter import ClaimWriter
 from koordsched.plugins.dynamicresources.filtering import DeviceFilter
 from koordsched.plugins.dynamicresources.hints import Hints
 from koordsched.plugins.dynamicresources.inflight import AllocationsInFlight
+from koordsched.plugins.dynamicresources.leftclaims import LeftClaims
 from koordsched.plugins.dynamicresources.plugin import DynamicResources
 from koordsched.plugins.dynamicresources.readiness import Readiness
 from koordsched.plugins.dynamicresources.structured import plans, requests, results
@@ -171,6 +172,14 @@ def reservations_not_taken_back(original):
 @mutation(ClaimBinding, "release", world="gangs+claims")
 def reservations_of_a_gang_not_taken_back(original):
     return lambda self, state, pod: None
+
+
+@mutation(LeftClaims, "look", world="gangs+claims")
+def claims_left_with_pods_that_wait(original):
+    async def look(self):
+        return
+
+    return look
 
 
 @mutation(Readiness, "wait", world="claims")

@@ -194,7 +194,7 @@ def test_room_that_comes_late():
 
 
 def test_members_are_planned_also_if_the_first_is_left_out():
-    """Another plugin keeps it out by its turn: its claim is gone. The others wait for it: all pending ones are planned."""
+    """Another plugin keeps it out by its turn: its claim is gone. All pending ones are planned, so they wait for it."""
 
     async def main():
         cluster = TopologyCluster()

@@ -1,0 +1,96 @@
+"""Claims that an earlier binding has left with a pod that waits: reserved for it, or with devices that it does not use.
+
+A binding that fails takes its reservations back, but the scheduler may have ended before; and allocations stay for the
+next attempt, which another member of the pod's gang may keep from coming. Others could have the devices. A claim that
+is being deleted, moreover, goes only when it is reserved for no pod, and its pod is not tried until then. (Upstream
+frees claims only where they keep a pod from all nodes.)
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+from koordsched.api.resource import ResourceClaim
+from koordsched.cluster.pod import Pod
+from koordsched.framework.controller import ControllerHandle
+from koordsched.plugins.dynamicresources.claims import is_owned_by, is_reserved_for, names_of_entries
+from koordsched.plugins.dynamicresources.extended.claim import is_special
+from koordsched.plugins.dynamicresources.plugin import DynamicResources
+
+INTERVAL = 10.0
+"""Seconds between looks. What is left has to be there at two of them: a binding that a replica sent before it lost the
+lease may arrive until then, and mostly the pod is tried again.
+"""
+
+_AT_ONCE = 200
+"""Pods between which others get their turn: less than a millisecond."""
+
+
+class LeftClaims:
+    """Looks for such claims while this replica leads, and frees them."""
+
+    def __init__(self, plugin: DynamicResources, args: object, handle: ControllerHandle) -> None:
+        self._books = plugin.books
+        self._binding = plugin.binding
+        self._profiles = handle.profiles
+        self._waiting: dict[str, Pod] = {}
+        """By uid, our pods that may have claims and have no node, not even one that they are being bound to."""
+        self._left: set[tuple[str, str]] = set()
+        """(pod, claim) that the last look found, by uid."""
+        handle.cluster.add_observer(self)
+
+    async def run(self) -> None:
+        """Looks until cancelled."""
+        self._left = set()
+        while True:
+            await self.look()
+            await asyncio.sleep(INTERVAL)
+
+    async def look(self) -> None:
+        """Frees what the last look found, too."""
+        before, self._left = self._left, set()
+        for number, uid in enumerate(list(self._waiting), start=1):
+            if (pod := self._waiting.get(uid)) is not None:
+                left = [claim for claim in self._claims_of(pod) if self._is_left(claim, pod)]
+                self._left.update((uid, claim.metadata.uid) for claim in left)
+                if due := [claim for claim in left if (uid, claim.metadata.uid) in before]:
+                    self._binding.take_back(pod, due)
+            if not number % _AT_ONCE:
+                await asyncio.sleep(0)
+
+    def _claims_of(self, pod: Pod) -> Iterator[ResourceClaim]:
+        for _, name in names_of_entries(pod):
+            claim = self._books.claims.get(pod.namespace, name)
+            if claim is not None:
+                yield claim
+        special = self._books.special_claims.of(pod)
+        if special is not None:
+            yield special
+
+    @staticmethod
+    def _is_left(claim: ResourceClaim, pod: Pod) -> bool:
+        if is_special(claim) or is_reserved_for(claim, pod.uid):
+            return True
+        return claim.status.allocation is not None and not claim.status.reserved_for and is_owned_by(claim, pod)
+
+    # --- pods ----------------------------------------------------------------------------------------
+
+    def pod_seen(self, pod: Pod, assigned: bool) -> None:
+        """See PodObserver."""
+        if not assigned and pod.shape.scheduler_name in self._profiles and self._may_claim(pod):
+            self._waiting[pod.uid] = pod
+        else:
+            self._waiting.pop(pod.uid, None)
+
+    def _may_claim(self, pod: Pod) -> bool:
+        served = self._books.served
+        return bool(pod.shape.spec.resource_claims) or (served is not None and served.may_concern(pod.shape))
+
+    def pod_assigned(self, pod: Pod, assigned: bool) -> None:
+        """See PodObserver."""
+        self.pod_seen(pod, assigned)
+
+    def pod_gone(self, uid: str) -> None:
+        """See PodObserver."""
+        self._waiting.pop(uid, None)

@@ -1,0 +1,129 @@
+"""Claims that an earlier binding has left with a pod that waits are freed, and only those."""
+
+import asyncio
+
+import pytest
+
+from koordsched.plugins import CONTROLLERS
+from tests.plugins.dynamicresources.deviceworld import (
+    N1,
+    allocated,
+    claim,
+    claiming,
+    device_class,
+    play,
+    refusing,
+    slice_of,
+)
+from tests.plugins.objects import container
+
+GOING = {"deletionTimestamp": "2030-01-01T00:00:00Z", "finalizers": ["resource.kubernetes.io/delete-protection"]}
+BINDING = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "p"}, "target": {"name": "n1"}}
+LARGE = [container(cpu="1000")]
+"""Of a pod that fits on no node, but whose claim does not keep it from any."""
+
+
+def playing(steps, pod, claims=None, fault=None):
+    """With devices of which one was allocated before this scheduler started."""
+    claims = claims or [claim(status=allocated("d0", users=["p"]))]
+    controllers = {"DynamicResources": CONTROLLERS["DynamicResources"]}
+    objects = N1, device_class(), slice_of("n1", "d0"), *claims, pod
+    play(steps, *objects, controllers=controllers, fault=fault)
+
+
+def users(there, name="c"):
+    return [user["name"] for user in there.get(name)["status"].get("reservedFor", ())]
+
+
+def devices(there, name="c"):
+    allocation = there.get(name)["status"].get("allocation") or {"devices": {"results": []}}
+    return [result["device"] for result in allocation["devices"]["results"]]
+
+
+def test_the_devices_of_a_pod_that_has_no_place_come_free():
+    async def steps(there):
+        await asyncio.sleep(5)
+        assert (users(there), devices(there)) == (["p"], ["d0"]), "a binding that was sent may still arrive"
+        await asyncio.sleep(10)
+        assert (users(there), devices(there)) == ([], [])
+        there.embedded.insert(claim("c2"))
+        there.embedded.insert(claiming("q", "c2"))
+        await asyncio.sleep(5)
+        assert there.where("q") == "n1"
+
+    playing(steps, claiming("p", "c", containers=LARGE))
+
+
+def test_a_claim_that_goes_is_released_so_that_it_can():
+    async def steps(there):
+        await asyncio.sleep(15)
+        assert users(there) == []
+
+    playing(steps, claiming("p", "c"), [claim(status=allocated("d0", users=["p"]), **GOING)])
+
+
+def test_others_that_use_it_keep_it_and_its_devices():
+    async def steps(there):
+        await asyncio.sleep(30)
+        assert (users(there), devices(there)) == (["other"], ["d0"])
+
+    playing(steps, claiming("p", "c", containers=LARGE), [claim(status=allocated("d0", users=["other", "p"]))])
+
+
+def test_an_idle_allocation_is_freed_if_the_claim_was_made_for_the_pod():
+    async def steps(there):
+        await asyncio.sleep(15)
+        assert (devices(there), devices(there, "own")) == (["d0"], [])
+
+    claims = [claim(status=allocated("d0")), claim("own", owner="p", status=allocated("d1"))]
+    playing(steps, claiming("p", "c", "own", containers=LARGE), claims)
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [
+        claiming("p", "c", on="n1"),
+        claiming("p", "c", schedulerName="another"),
+        claiming("q", "c", containers=LARGE),
+    ],
+    ids=["on a node", "of another scheduler", "of another name"],
+)
+def test_claims_of_other_pods_are_left_alone(pod):
+    async def steps(there):
+        await asyncio.sleep(30)
+        assert (users(there), devices(there)) == (["p"], ["d0"])
+
+    playing(steps, pod)
+
+
+def test_a_pod_that_is_bound_meanwhile_keeps_it():
+    """Its binding was under way when this replica took over."""
+
+    async def steps(there):
+        await asyncio.sleep(5)
+        path = "/api/v1/namespaces/default/pods/p/binding"
+        assert (await there.embedded.call("POST", path, BINDING))[0] == 201
+        await asyncio.sleep(30)
+        assert (users(there), devices(there)) == (["p"], ["d0"])
+
+    playing(steps, claiming("p", "c", containers=LARGE))
+
+
+def test_a_pod_that_finds_its_place_keeps_it():
+    async def steps(there):
+        await asyncio.sleep(30)
+        assert (there.where("p"), users(there)) == ("n1", ["p"])
+        assert there.of_claims() == []
+
+    playing(steps, claiming("p", "c"))
+
+
+def test_it_is_freed_at_a_later_look_if_that_fails():
+    async def steps(there):
+        await asyncio.sleep(15)
+        assert users(there) == ["p"]
+        await asyncio.sleep(10)
+        assert users(there) == []
+
+    fault = refusing(500, "not now", method="PATCH", path="/resourceclaims/c/status")
+    playing(steps, claiming("p", "c", containers=LARGE), fault=fault)
