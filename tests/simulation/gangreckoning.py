@@ -259,7 +259,8 @@ def forgotten(scheduler):
         if cache.why_not(group):
             continue
         alone = [pod for gang in group.gangs.values() if group.admits_singly(gang) for pod in gang.pending.values()]
-        gated = [pod.key for pod in alone if cache.placeable(pod) and _is_gated(queued.get(pod.uid))]
+        lost = [pod for pod in alone if _is_gated(queued.get(pod.uid)) and not is_replaced(pod)]
+        gated = [pod.key for pod in lost if cache.placeable(pod)]
         if gated and not tried.intersection(pod.uid for pod in alone):
             yield f"pods of group {group.id} are kept from the queue: {sorted(gated)}"
         together = {
