@@ -9,6 +9,7 @@ frees claims only where they keep a pod from all nodes.)
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterator
 
 from koordsched.api.resource import ResourceClaim
@@ -17,6 +18,8 @@ from koordsched.framework.controller import ControllerHandle
 from koordsched.plugins.dynamicresources.claims import is_owned_by, is_reserved_for, names_of_entries
 from koordsched.plugins.dynamicresources.extended.claim import is_special
 from koordsched.plugins.dynamicresources.plugin import DynamicResources
+
+_log = logging.getLogger(__name__)
 
 INTERVAL = 10.0
 """Seconds between looks. What is left has to be there at two of them: a binding that a replica sent before it lost the
@@ -55,6 +58,8 @@ class LeftClaims:
                 left = [claim for claim in self._claims_of(pod) if self._is_left(claim, pod)]
                 self._left.update((uid, claim.metadata.uid) for claim in left)
                 if due := [claim for claim in left if (uid, claim.metadata.uid) in before]:
+                    names = sorted(claim.metadata.name for claim in due)
+                    _log.info("pod %s waits, and an earlier binding has left it claims: %s; freed", pod.title, names)
                     self._binding.take_back(pod, due)
             if not number % _AT_ONCE:
                 await asyncio.sleep(0)
