@@ -10,6 +10,7 @@ NAMES = ("q0", "q1", "q2", "q3", "q4", "q5")
 HOMES = ("quotas", "quotas", "quotas", "default")
 """Namespaces of quotas: pods in one named like their quota belong to it, so "other" is also the name of one."""
 LABELS = (*NAMES, *NAMES, "nowhere", "koordinator-system-quota")
+LARGE = {"cpu": "64", "memory": "200Gi"}
 CRDS = ("elasticquotas", "elasticquotaprofiles")
 KIND = "ElasticQuota"
 
@@ -58,6 +59,13 @@ class QuotaUsers:
         if not self.are_known and self.rng.random() < 0.7:
             self._define()
             self._put()
+
+    def grow(self):
+        """When all is at rest, in half of the worlds: pods that wait for a quota have only this to wake them."""
+        if Random(f"{self.plan.seed} quotas grow").random() < 0.5:
+            self.trace("all quotas grow")
+            for thing in filter(is_readable, self._objects()):
+                self._change(thing, lambda changed: changed["spec"].update(max=LARGE, min={}))
 
     def labels(self):
         """What a pod is labelled with, to belong to a quota or not."""

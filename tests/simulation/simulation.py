@@ -186,6 +186,9 @@ class Simulation:
             await asyncio.gather(asyncio.sleep(SETTLED), *stages)
             if self.faults is not None:
                 await self.faults.quiet()
+            if self.quotas is not None:
+                self.quotas.grow()
+                await asyncio.sleep(SETTLED)
             await self._until_no_reservation_ends()
             for task in lasting:
                 if task.done():
