@@ -35,7 +35,7 @@ from koordsched.framework.nominatedrows import NominatedRows
 from koordsched.framework.nominations import Nominations
 from koordsched.framework.overlay import Overlay
 from koordsched.framework.plan import Chains, ShapePlan
-from koordsched.framework.status import NO_NODE, PASS, Code, Codes, ReasonTable, Status
+from koordsched.framework.status import NO_NODE, PASS, SUCCESS, Code, Codes, ReasonTable, Status
 from koordsched.framework.verdicts import PreFiltered, Verdicts
 
 ELSEWHERE = "node(s) are not in the placement of the pod group"
@@ -69,28 +69,28 @@ class Filtering:
 
     def _pre_filter(self, cycle: CycleState, plan: ShapePlan, without: Container[str]) -> PreFiltered:
         """The same without the plugins of these names."""
-        result = PreFiltered()
+        pod, result = cycle.pod, PreFiltered(plan.skipped)
+        skipped = result.skipped
         for plugin in self._before_pre_filters:
-            if plugin.name in without:
-                continue
-            status = plugin.before_pre_filter(cycle, cycle.pod)
-            if not status.ok:
+            status = plugin.before_pre_filter(cycle, pod) if plugin.name not in without else SUCCESS
+            if status.code is Code.SKIP:
+                skipped.add(plugin.name)
+            elif not status.ok:
                 result.status = status.of(plugin.name, f'running BeforePreFilter of plugin "{plugin.name}"')
                 cycle.not_pre_filtered = frozenset(each.name for each in self._chains.pre_filters)
                 return result
-        result.skipped.update(plan.skipped)
-        for _, pod_filter in plan.pod_filters:
-            if pod_filter.skips(cycle.pod):
-                result.skipped.add(pod_filter.name)
+        for pod_filter in plan.skipping:
+            if pod_filter.skips(pod):
+                skipped.add(pod_filter.name)
         for name, step in plan.pre_filters:
-            if name in without:
+            if name in skipped or name in without:
                 continue
             if isinstance(step, Status | PreFilterResult):
                 answer = step
             elif cycle.timed is None:
-                answer = step.pre_filter(cycle, cycle.pod)
+                answer = step.pre_filter(cycle, pod)
             else:
-                answer = cycle.timed(name, "PreFilter", partial(step.pre_filter, cycle, cycle.pod))
+                answer = cycle.timed(name, "PreFilter", partial(step.pre_filter, cycle, pod))
             if isinstance(answer, PreFilterResult):
                 if answer.node_names is None:
                     continue
@@ -101,7 +101,7 @@ class Filtering:
                     self._stopped_at(cycle, name)
                     return result
             elif answer.code is Code.SKIP:
-                result.skipped.add(name)
+                skipped.add(name)
             elif not answer.ok:
                 result.status = answer.of(name, f'running PreFilter plugin "{name}"')
                 if answer.code is not Code.UNSCHEDULABLE:

@@ -203,7 +203,10 @@ class BeforePreFilter(Plugin):
 
     @abstractmethod
     def before_pre_filter(self, cycle: CycleState, pod: Pod) -> Status:
-        """SUCCESS; anything else ends the attempt as a rejection or error of a PreFilter plugin would."""
+        """SUCCESS; SKIP, as if PreFilter of the plugin had said so, which is not asked then.
+
+        Anything else ends the attempt as a rejection or error of a PreFilter plugin would.
+        """
 
 
 class PreFilter(Plugin):

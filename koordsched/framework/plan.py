@@ -78,8 +78,8 @@ PreFilterStep = tuple[str, PreFilter | PreFilterResult | Status]
 class ShapePlan:
     """What to run for pods of one shape. Positions are those in the profile's filter chain.
 
-    `skipped`: plugins that say Skip to every pod of the shape; `epoch_scores`: scores that may change by themselves;
-    `unprepared` as in `Chains`.
+    `skipped`: plugins that say Skip to every pod of the shape; `skipping`: pod filters that may skip a pod without a
+    PreFilter; `epoch_scores`: scores that may change by themselves; `unprepared` as in `Chains`.
     """
 
     def __init__(self, shape: PodShape, chains: Chains) -> None:
@@ -101,6 +101,8 @@ class ShapePlan:
         self.pre_filters = tuple(steps)
         self.node_filters = tuple(step for step in chains.node_filters if step[1].name not in self.skipped)
         self.pod_filters = tuple(step for step in chains.pod_filters if step[1].name not in self.skipped)
+        self.skipping = tuple(each for _, each in self.pod_filters if type(each).skips is not PodFilter.skips)
+        self._names = frozenset(plugin.name for _, plugin in self.pod_filters)
         self.node_scores = tuple(step for step in chains.node_scores if not step[0].skips(shape))
         self.pod_scores = tuple(step for step in chains.pod_scores if not step[0].abstains_from(shape))
         self.unprepared = chains.unprepared
@@ -110,6 +112,8 @@ class ShapePlan:
 
     def taking_part(self, cycle: CycleState) -> list[tuple[int, PodFilter]]:
         """The pod filters that PreFilter did not skip, with their positions in the chain."""
+        if self._names <= cycle.skipped:
+            return []  # the usual case
         return [step for step in self.pod_filters if step[1].name not in cycle.skipped]
 
     def filter_nodes(self, table: NodeTable, rows: Rows, facets: int = ALL_FACETS, timed: Timed | None = None) -> Codes:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from koordsched.cluster.changelog import RowArray
@@ -22,12 +24,12 @@ class PreFiltered:
 
     __slots__ = ("alone", "named_by", "names", "reason", "skipped", "status")
 
-    def __init__(self) -> None:
+    def __init__(self, skipped: Iterable[str]) -> None:
         self.status = SUCCESS
         self.reason: HeldReason | None = None
         self.names: frozenset[str] | None = None
         self.named_by: list[str] = []
-        self.skipped: set[str] = set()
+        self.skipped = set(skipped)
         self.alone: list[tuple[int, PodFilter]] | None = None
 
 

@@ -99,6 +99,23 @@ def test_before_pre_filter_comes_first_and_success_changes_nothing():
     run(main())
 
 
+def test_before_pre_filter_may_skip_the_pre_filter_of_its_plugin():
+    async def main():
+        embedded = cluster("alder")
+        async with scheduler_on(embedded, plugins=[Hooked, Second]) as running:
+            hooked, second = plugin_of(running, "Hooked"), plugin_of(running, "Second")
+            hooked.answers |= dict.fromkeys(("p", "huge"), Status(Code.SKIP))
+            embedded.insert(pod("p", container(cpu="1")))
+            embedded.insert(pod("huge", container(cpu="40")))
+            await asyncio.sleep(1)
+            assert node_of(embedded, "p") == "alder"
+            assert hooked.calls[:2] == [("before", "p"), ("before", "huge")]
+            assert hooked.calls[2:] == [("after", "huge", Code.UNSCHEDULABLE, "")]
+            assert second.calls == ["p", "huge"]
+
+    run(main())
+
+
 @pytest.mark.parametrize(
     ("answer", "condition", "after"),
     [

@@ -15,7 +15,9 @@ from typing import Any
 from koordsched.api.decoding import DecodeError, convert
 from koordsched.api.meta import LabelSelector, OwnerReference, Wire
 from koordsched.api.selectors import Selector, SelectorError, compile_unchecked
+from koordsched.cluster.interning import LabelSet
 from koordsched.cluster.pod import Pod
+from koordsched.cluster.shape import PodShape
 from koordsched.framework.handle import Pending
 from koordsched.plugins.reservation.malformed import MalformedReservation
 
@@ -59,6 +61,9 @@ _Key = tuple[str, ...]
 """A fact of pods that they are found by: its kind, and values."""
 _ANY: _Key = ("any",)
 _LABEL = "label"
+
+_NON_OWNERS_KEPT = 1 << 12
+"""Sets of labels that are remembered because no Reservation is found by them."""
 
 
 class _Entry:
@@ -188,16 +193,20 @@ class OwnerIndex:
 
     Of each entry one fact is kept that every matching pod has: who it is, who controls it, a label. A look-up costs as
     much as the pod has labels and owners, and what it finds.
+
+    `non_owners`: by labels, the shape of pods that no Reservation concerns unless by another fact than these, as
+    `add_non_owner` said; all are forgotten as soon as a Reservation is found by a label that was not known before.
     """
 
-    __slots__ = ("_added", "_by_key", "_by_label", "_keys", "_naming", "_objects", "_others", "_places")
+    __slots__ = ("_added", "_by_key", "_by_label", "_keys", "_naming", "_objects", "_places", "non_owners", "others")
 
     def __init__(self) -> None:
+        self.non_owners: dict[LabelSet, PodShape] = {}
         self._by_key: dict[_Key, dict[str, None]] = {}
         self._by_label: dict[tuple[str, ...], dict[str, None]] = {}
         """The same of keys that are labels, by (name, value)."""
-        self._others: set[_Key] = set()
-        """The other keys: most clusters know owners by labels alone."""
+        self.others: set[_Key] = set()
+        """The other keys, to be read only: most clusters know owners by labels alone."""
         self._keys: dict[str, tuple[_Key, ...]] = {}
         self._objects: dict[str, tuple[_Key, ...]] = {}
         self._naming: Counter[_Key] = Counter()
@@ -213,9 +222,11 @@ class OwnerIndex:
             of_key = self._by_key.setdefault(key, {})
             of_key[uid] = None
             if key[0] == _LABEL:
+                if key[1:] not in self._by_label:
+                    self.non_owners.clear()
                 self._by_label[key[1:]] = of_key
             else:
-                self._others.add(key)
+                self.others.add(key)
         self._keys[uid] = keys
         if objects := tuple(key for entry in owners.entries for key in entry.object_keys):
             self._objects[uid] = objects
@@ -233,8 +244,8 @@ class OwnerIndex:
         """The uids of all Reservations whose owners match the pod, and of some others, as they were added."""
         by_label = self._by_label
         sets = [by_label[label] for label in pod.labels.labels.items() if label in by_label] if by_label else []
-        if self._others:
-            sets += [self._by_key[key] for key in _other_keys_of(pod) if key in self._others]
+        if self.others:
+            sets += [self._by_key[key] for key in _other_keys_of(pod) if key in self.others]
         if len(sets) == 1 and len(sets[0]) == 1:
             return tuple(sets[0])  # the usual case
         found: dict[str, None] = {}
@@ -248,7 +259,17 @@ class OwnerIndex:
         for label in pod.labels.labels.items() if by_label else ():
             if label in by_label:
                 return True
-        return bool(self._others) and any(key in self._others for key in _other_keys_of(pod))
+        return bool(self.others) and self.concerns_otherwise(pod)
+
+    def concerns_otherwise(self, pod: Pod) -> bool:
+        """Whether there are any that are not found by a label."""
+        return not self.others.isdisjoint(_other_keys_of(pod))
+
+    def add_non_owner(self, pod: Pod) -> None:
+        """Remembers a pod that no Reservation concerns, neither by its labels nor by what its shape says."""
+        if len(self.non_owners) >= _NON_OWNERS_KEPT:
+            self.non_owners.clear()
+        self.non_owners[pod.labels] = pod.shape
 
     def names(self, pod: Pod) -> bool:
         """Whether a Reservation names the pod itself as an owner."""
@@ -264,7 +285,7 @@ class OwnerIndex:
             del of_key[uid]
             if not of_key:
                 del self._by_key[key]
-                self._others.discard(key)
+                self.others.discard(key)
                 if key[0] == _LABEL:
                     del self._by_label[key[1:]]
         for key in self._objects.pop(uid, ()):

@@ -125,16 +125,27 @@ class Reservation(
     # --- PreFilter and Filter ------------------------------------------------------------------------
 
     def before_pre_filter(self, cycle: CycleState, pod: Pod) -> Status:
-        """Finds the Reservations that the pod may use, whose room counts as free for it."""
+        """Finds the Reservations that the pod may use, whose room counts as free for it. SKIP if there are none that
+        concern it."""
         cycle.reservations = None
+        index = self.cache.index
+        if (
+            index.non_owners.get(pod.labels) is pod.shape
+            and not pod.virtual
+            and (not index.others or not index.concerns_otherwise(pod))
+        ):
+            return SKIP
         if pod.virtual:
             info = self.cache.get(pod.uid)
             return self._pre_allocation.prepare(cycle, info) if info is not None else SUCCESS
         terms = self.matching.terms(pod)
         if terms.problem:
             return Status(Code.ERROR, (terms.problem,))
-        if not terms.only_owns or self.cache.index.concerns(pod):
+        if not terms.only_owns or index.concerns(pod):
             cycle.reservations = self.matching.match(cycle, terms)
+        elif not is_operating(pod.labels.labels):
+            index.add_non_owner(pod)
+            return SKIP
         return SUCCESS
 
     def pre_filter(self, cycle: CycleState, pod: Pod) -> PreFilterResult | Status:

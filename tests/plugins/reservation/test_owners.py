@@ -148,6 +148,8 @@ PODS = st.builds(
 def test_the_index_finds_every_match_in_the_order_of_adding(all_owners, asking, random):
     index, added = OwnerIndex(), {}
     for uid, raw in enumerate(all_owners):
+        if not index.concerns(asking):
+            index.add_non_owner(asking)
         added[str(uid)] = Owners(raw)
         index.add(str(uid), added[str(uid)])
     for uid in random.sample(list(added), len(added) // 2):
@@ -160,6 +162,8 @@ def test_the_index_finds_every_match_in_the_order_of_adding(all_owners, asking, 
     found = list(index.candidates(asking))
     assert {uid for uid, owners in added.items() if owners.matches(asking)} <= set(found) <= set(added)
     assert found == sorted(found, key=int)
+    assert index.concerns(asking) == bool(found)
+    assert not (found and asking.labels in index.non_owners) or index.concerns_otherwise(asking)
 
 
 def test_the_index_looks_at_no_foreign_reservation():
