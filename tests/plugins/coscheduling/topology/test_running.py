@@ -4,12 +4,12 @@ import asyncio
 import json
 
 import pytest
-import yaml
 
 from tests.packaging.test_manifests import MANIFESTS
 from tests.plugins.coscheduling.running import GangCluster, configuration, scheduling
 from tests.plugins.coscheduling.topology.objects import BLOCK, SPINE, SPINES_AND_BLOCKS, entry, topology
 from tests.virtualtime import run
+from tests.yamlfiles import document
 
 SPEC = json.dumps({"gatherStrategy": [{"layer": "BlockLayer", "strategy": "MustGather"}]})
 PLACES = {"n1": "b1", "n2": "b1", "n3": "b2", "n4": "b2"}
@@ -21,7 +21,7 @@ class TopologyCluster(GangCluster):
 
     def __init__(self):
         super().__init__(PLACES, cpu="2")
-        crd = yaml.safe_load((MANIFESTS / "crds" / "clusternetworktopologies.yaml").read_text())
+        crd = document(MANIFESTS / "crds" / "clusternetworktopologies.yaml")
         schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
         schema["properties"]["spec"] = {"x-kubernetes-preserve-unknown-fields": True}
         self.create(crd)
