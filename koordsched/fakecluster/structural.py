@@ -6,6 +6,8 @@ Source: apiextensions-apiserver `pkg/apiserver/schema` (pruning, defaulting); va
 from __future__ import annotations
 
 import copy
+import json
+from functools import lru_cache
 from typing import Any
 
 from jsonschema import Draft4Validator
@@ -102,14 +104,20 @@ def _json_schema(schema: Any, root: bool = False) -> Any:
     return out
 
 
+@lru_cache(maxsize=128)
+def _compiled(schema: str) -> Draft4Validator:
+    """Kept, since a definition's schemas are checked first and served later, and to check one takes long."""
+    converted = _json_schema(json.loads(schema), root=True)
+    Draft4Validator.check_schema(converted)
+    return Draft4Validator(converted)
+
+
 class Validator:
     """Validates objects of one schema."""
 
     def __init__(self, schema: Schema) -> None:
         """Raises jsonschema.SchemaError when the schema is not one."""
-        converted = _json_schema(schema, root=True)
-        Draft4Validator.check_schema(converted)
-        self._validator = Draft4Validator(converted)
+        self._validator = _compiled(json.dumps(schema))
 
     def errors(self, obj: Any) -> list[FieldError]:
         """What is wrong with an object, in the words of the real server where it has some."""

@@ -9,6 +9,7 @@ import yaml
 from tests.cli.clusters import bound, node, pod, run, run_json
 from tests.cli.served import served_cluster
 from tests.plugins.reservation.test_pages import reservation
+from tests.yamlfiles import document
 
 ROOT = Path(__file__).parents[2]
 
@@ -121,7 +122,7 @@ def test_explain_of_a_reservation(cluster, flags):
     """Its kind is not defined, then it waits, has a node, and is over."""
     asked = "explain", "reservation/room", *flags
     assert run(*asked).stderr == "error: there is no reservation/room\n"
-    definition = yaml.safe_load((ROOT / "manifests" / "crds" / "reservations.yaml").read_text())
+    definition = document(ROOT / "manifests" / "crds" / "reservations.yaml")
     cluster.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
     assert run(*asked).stderr == "error: there is no reservation/room\n"
     room = reservation("room")

@@ -4,13 +4,12 @@ import copy
 import json
 from pathlib import Path
 
-import yaml
-
 from koordsched.fakecluster.structural import Validator, prune
 from tests.fakecluster.timeline import Cluster
+from tests.yamlfiles import documents
 
 ROOT = Path(__file__).parents[2]
-(DEFINITION,) = yaml.safe_load_all((ROOT / "manifests" / "crds" / "devices.yaml").read_text())
+(DEFINITION,) = documents(ROOT / "manifests" / "crds" / "devices.yaml")
 SCHEMA = DEFINITION["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
 VALIDATOR = Validator(SCHEMA)
 DEVICE_ALLOCATED = "scheduling.koordinator.sh/device-allocated"

@@ -4,14 +4,13 @@ import json
 import math
 from pathlib import Path
 
-import yaml
-
 from koordsched.api import quantity
 from koordsched.fakecluster.clock import parse_rfc3339
 from tests.fakecluster.timeline import Cluster
+from tests.yamlfiles import documents
 
 ROOT = Path(__file__).parents[2]
-(DEFINITION,) = yaml.safe_load_all((ROOT / "manifests" / "crds" / "nodemetrics.yaml").read_text())
+(DEFINITION,) = documents(ROOT / "manifests" / "crds" / "nodemetrics.yaml")
 STEP = 15
 
 

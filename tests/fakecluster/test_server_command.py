@@ -15,6 +15,8 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from tests.yamlfiles import documents
+
 ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-m", "koordsched", "fakecluster"]
 DEADLINE = 30
@@ -143,7 +145,7 @@ def test_what_it_cannot_be_like(flags, complaint):
 
 
 def test_its_nodes_have_node_metrics_once_they_are_defined(tmp_path):
-    (definition,) = yaml.safe_load_all((ROOT / "manifests/crds/nodemetrics.yaml").read_text())
+    (definition,) = documents(ROOT / "manifests/crds/nodemetrics.yaml")
     template = tmp_path / "nodes.yaml"
     template.write_text("templates: [{count: 2, capacity: {cpu: 4}, usage: {reportInterval: 30s}}]")
     flags = ["--node-template", str(template), "--cpu-usage", "50", "--usage-traces", str(tmp_path)]
@@ -162,7 +164,7 @@ def test_its_nodes_have_node_metrics_once_they_are_defined(tmp_path):
 
 
 def test_its_nodes_have_topologies_once_they_are_defined(tmp_path):
-    (definition,) = yaml.safe_load_all((ROOT / "manifests/crds/noderesourcetopologies.yaml").read_text())
+    (definition,) = documents(ROOT / "manifests/crds/noderesourcetopologies.yaml")
     template = tmp_path / "nodes.yaml"
     template.write_text("templates: [{count: 1, capacity: {memory: 8Gi}, cpus: {coresPerNumaNode: 4}}]")
     with running("--node-template", str(template)) as (process, line):

@@ -3,12 +3,11 @@
 import json
 from pathlib import Path
 
-import yaml
-
 from tests.fakecluster.timeline import Cluster
+from tests.yamlfiles import documents
 
 ROOT = Path(__file__).parents[2]
-(DEFINITION,) = yaml.safe_load_all((ROOT / "manifests" / "crds" / "noderesourcetopologies.yaml").read_text())
+(DEFINITION,) = documents(ROOT / "manifests" / "crds" / "noderesourcetopologies.yaml")
 RESOURCE_STATUS = "scheduling.koordinator.sh/resource-status"
 
 

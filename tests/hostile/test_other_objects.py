@@ -5,7 +5,6 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -15,12 +14,12 @@ from tests.hostile.test_decoders import _Errors, _insert, spoilt
 from tests.plugins.objects import container, node, pod, pod_affinity, pod_term
 from tests.plugins.volumes.objects import claim, csi_node, storage_class, volume
 from tests.virtualtime import run
+from tests.yamlfiles import document
 
 ROOT = Path(__file__).parents[2]
-CONFIGURATION = yaml.safe_load((ROOT / "config" / "examples" / "quota" / "scheduler.yaml").read_text())
+CONFIGURATION = document(ROOT / "config" / "examples" / "quota" / "scheduler.yaml")
 DEFINITIONS = [
-    yaml.safe_load((ROOT / "manifests" / "crds" / f"{name}.yaml").read_text())
-    for name in ("elasticquotas", "elasticquotaprofiles")
+    document(ROOT / "manifests" / "crds" / f"{name}.yaml") for name in ("elasticquotas", "elasticquotaprofiles")
 ]
 SELECTOR = {"matchLabels": {"app": "web"}, "matchExpressions": [{"key": "tier", "operator": "In", "values": ["a"]}]}
 

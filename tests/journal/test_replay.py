@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import yaml
 
 from koordsched import config
 from koordsched.client.errors import Ambiguous
@@ -18,6 +17,7 @@ from tests.journal.recording import Recorded, consider, repeat
 from tests.plugins.objects import container, node, pod
 from tests.scheduling.kubelet import Kubelet
 from tests.virtualtime import run
+from tests.yamlfiles import documents
 
 CRDS = Path(__file__).parents[2] / "manifests" / "crds" / "elasticquotas.yaml"
 
@@ -69,7 +69,7 @@ async def busy(embedded, **options):
     Kubelet(embedded)
     for i in range(4):
         embedded.insert(node(f"n{i}", cpu="4", labels={"zone": f"z{i % 2}"}))
-    for crd in yaml.safe_load_all(CRDS.read_text()):
+    for crd in documents(CRDS):
         embedded.insert(crd)
     embedded.insert(quota("team", "3"))
     recorded = Recorded(embedded, QUOTAS, fault=FailsOnce("w1", "w3", "w5"), **options)

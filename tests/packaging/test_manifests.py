@@ -17,6 +17,7 @@ from koordsched.cluster.kinds import Kind
 from koordsched.config import load, resolve
 from koordsched.plugins import CATALOG, DECLARED, KINDS
 from koordsched.plugins.shared.podgroups import POD_GROUPS
+from tests import yamlfiles
 from tests.packaging.kubectl import api_server, kubectl, needs_kubectl
 
 USER = 65532
@@ -25,7 +26,7 @@ Object = dict[str, Any]
 
 
 def documents(name: str) -> list[Object]:
-    return list(yaml.safe_load_all((MANIFESTS / name).read_text()))
+    return yamlfiles.documents(MANIFESTS / name)
 
 
 def of_kind(objects: list[Object], kind: str) -> Object:

@@ -22,10 +22,11 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.cli.test_daemon import free_port
 from tests.packaging.kubectl import DEADLINE, api_server, kubectl, needs_kubectl
 from tests.packaging.promql import OF_THE_TARGET, Wrong, labels_of, of_all_replicas, selectors
+from tests.yamlfiles import document
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "manifests" / "monitoring"
-GROUPS: list[dict[str, Any]] = yaml.safe_load((FOLDER / "rules.yaml").read_text())["groups"]
+GROUPS: list[dict[str, Any]] = document(FOLDER / "rules.yaml")["groups"]
 RULES = {rule["alert"]: rule for group in GROUPS for rule in group["rules"]}
 BOARD: dict[str, Any] = json.loads((FOLDER / "dashboard.json").read_text())
 TARGETS = [
@@ -220,7 +221,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Series, Ser
             "elasticquotaprofiles",
             "reservations",
         ):
-            definition = yaml.safe_load((ROOT / "manifests" / "crds" / f"{kind}.yaml").read_text())
+            definition = document(ROOT / "manifests" / "crds" / f"{kind}.yaml")
             post(f"{server}/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
         (folder / "config.yaml").write_text(json.dumps(CONFIGURATION))
         for path, thing in scenario():
@@ -321,14 +322,14 @@ def test_alerts_are_complete_and_have_a_runbook() -> None:
 
 
 def test_the_operator_gets_the_same_rules() -> None:
-    rule = yaml.safe_load((FOLDER / "prometheusrule.yaml").read_text())
+    rule = document(FOLDER / "prometheusrule.yaml")
     assert rule["spec"]["groups"] == GROUPS
 
 
 def test_the_job_is_the_one_that_is_scraped() -> None:
-    monitor = yaml.safe_load((FOLDER / "servicemonitor.yaml").read_text())["spec"]
-    service = yaml.safe_load((ROOT / "manifests" / "base" / "service.yaml").read_text())
-    base = yaml.safe_load((ROOT / "manifests" / "base" / "kustomization.yaml").read_text())
+    monitor = document(FOLDER / "servicemonitor.yaml")["spec"]
+    service = document(ROOT / "manifests" / "base" / "service.yaml")
+    base = document(ROOT / "manifests" / "base" / "kustomization.yaml")
     assert monitor["namespaceSelector"]["matchNames"] == [service["metadata"]["namespace"]]
     assert monitor["endpoints"][0]["port"] in [port["name"] for port in service["spec"]["ports"]]
     assert monitor["selector"]["matchLabels"].items() <= base["labels"][0]["pairs"].items()
@@ -337,7 +338,7 @@ def test_the_job_is_the_one_that_is_scraped() -> None:
 
 
 def test_the_memory_alert_knows_the_limit() -> None:
-    deployment = yaml.safe_load((ROOT / "manifests" / "base" / "deployment.yaml").read_text())
+    deployment = document(ROOT / "manifests" / "base" / "deployment.yaml")
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
     limit = container["resources"]["limits"]["memory"]
     assert limit.endswith("Gi")

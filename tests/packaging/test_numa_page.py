@@ -8,7 +8,6 @@ from typing import get_args
 
 import msgspec
 import pytest
-import yaml
 
 from koordsched.config import load, resolve, warnings
 from koordsched.plugins import CATALOG, IN_TREE
@@ -16,6 +15,7 @@ from koordsched.plugins.nodenumaresource import kinds, reasons
 from koordsched.plugins.nodenumaresource.args import DEFAULT_ARGS
 from koordsched.plugins.nodenumaresource.plugin import NodeNUMAResource
 from koordsched.plugins.nodenumaresource.reports import report
+from tests.yamlfiles import document
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "numa.md").read_text()
@@ -53,7 +53,7 @@ def test_the_schema_of_reports_is_documented(kind: type[msgspec.Struct]) -> None
 
 
 def test_the_full_file_names_every_argument_with_its_default() -> None:
-    (profile,) = yaml.safe_load((ROOT / "config" / "full.yaml").read_text())["profiles"]
+    (profile,) = document(ROOT / "config" / "full.yaml")["profiles"]
     (given,) = [entry["args"] for entry in profile["pluginConfig"] if entry["name"] == NodeNUMAResource.name]
     assert given == msgspec.json.decode(msgspec.json.encode(DEFAULT_ARGS))
 

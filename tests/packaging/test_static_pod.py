@@ -9,15 +9,14 @@ import time
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from koordsched.config import load, resolve
 from tests.cli.test_daemon import free_port
 from tests.packaging.kubectl import DEADLINE, api_server, kubectl, needs_kubectl
+from tests.yamlfiles import document
 
 MANIFESTS = Path(__file__).parents[2] / "manifests"
-POD: dict[str, Any] = yaml.safe_load((MANIFESTS / "static-pod" / "koordsched.yaml").read_text())
-DEPLOYMENT: dict[str, Any] = yaml.safe_load((MANIFESTS / "base" / "deployment.yaml").read_text())
+POD: dict[str, Any] = document(MANIFESTS / "static-pod" / "koordsched.yaml")
+DEPLOYMENT: dict[str, Any] = document(MANIFESTS / "base" / "deployment.yaml")
 CONFIG = (MANIFESTS / "static-pod" / "config.yaml").read_text()
 
 
@@ -28,7 +27,7 @@ def test_it_is_the_container_of_the_deployment() -> None:
     for key in ("startupProbe", "livenessProbe", "readinessProbe"):
         probe = {**theirs[key], "httpGet": {**theirs[key]["httpGet"], "port": 10259, "host": "127.0.0.1"}}
         assert ours[key] == probe
-    (image,) = yaml.safe_load((MANIFESTS / "base" / "kustomization.yaml").read_text())["images"]
+    (image,) = document(MANIFESTS / "base" / "kustomization.yaml")["images"]
     assert ours["image"] == f"{image['newName']}:{image['newTag']}"
 
 

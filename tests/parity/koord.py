@@ -9,12 +9,11 @@ import json
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-import yaml
-
 from koordsched.fakecluster.errors import ApiStatusError
 from koordsched.fakecluster.patching import patcher
 from koordsched.plugins import CONTROLLERS
 from tests.embedded import DEFAULT_CONFIG, Embedded, scheduler_on
+from tests.yamlfiles import documents
 
 GOLDEN = Path(__file__).parent / "golden-koord"
 CRDS = Path(__file__).parents[2] / "manifests" / "crds"
@@ -49,8 +48,8 @@ def names(prefix):
 def custom_resources():
     """The custom resource definitions of this project."""
     for path in sorted(CRDS.glob("*.yaml")):
-        for thing in yaml.safe_load_all(path.read_text()):
-            if thing and thing.get("kind") == "CustomResourceDefinition":
+        for thing in documents(path):
+            if thing["kind"] == "CustomResourceDefinition":
                 yield thing
 
 

@@ -4,7 +4,6 @@ import asyncio
 from random import Random
 
 import pytest
-import yaml
 
 from koordsched.framework.interface import AfterPostFilter, BeforePreFilter, PodFilter, PreFilter, Reserve
 from koordsched.framework.status import SUCCESS, Code, Status
@@ -18,6 +17,7 @@ from tests.plugins.harness import StoppedClock
 from tests.plugins.objects import container, node, pod
 from tests.virtualtime import run
 from tests.waiting import until
+from tests.yamlfiles import documents
 
 REJECTS = Status(Code.UNRESOLVABLE, ("not today",))
 FAILS = Status(Code.ERROR, ("no idea",))
@@ -222,7 +222,7 @@ class Reports(Reserve):
 def test_events_on_custom_objects_and_pods():
     async def main():
         embedded = cluster("alder")
-        for crd in yaml.safe_load_all(CRDS.read_text()):
+        for crd in documents(CRDS):
             embedded.insert(crd)
         embedded.insert(quota("team", "3"))
         async with scheduler_on(embedded, plugins=[Reports]):

@@ -5,12 +5,12 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-import yaml
 
 from tests.embedded import DEFAULT_CONFIG, Embedded, scheduler_on
 from tests.plugins.objects import container, node, pod
 from tests.scheduling.kubelet import Kubelet
 from tests.virtualtime import run
+from tests.yamlfiles import document
 
 REFUSED = b'{"kind":"Status","apiVersion":"v1","status":"Failure","code":403,"reason":"Forbidden","message":"not now"}'
 
@@ -164,7 +164,7 @@ def test_two_preemptors_of_one_quota():
     async def main():
         mine = {"quota.scheduling.koordinator.sh/name": "team"}
         embedded = full_node(3, mine)
-        embedded.insert(yaml.safe_load(CRD.read_text()))
+        embedded.insert(document(CRD))
         quota = {"metadata": {"name": "team"}, "spec": {"max": {"cpu": "3"}}}
         embedded.insert({"apiVersion": "scheduling.sigs.k8s.io/v1alpha1", "kind": "ElasticQuota", **quota})
         evictions = SlowEvictions()

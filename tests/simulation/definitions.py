@@ -3,7 +3,7 @@
 from functools import cache
 from pathlib import Path
 
-import yaml
+from tests.yamlfiles import documents
 
 FOLDER = Path(__file__).parents[2] / "manifests" / "crds"
 
@@ -11,5 +11,5 @@ FOLDER = Path(__file__).parents[2] / "manifests" / "crds"
 @cache
 def definitions(name):
     """The CustomResourceDefinitions in a file, without its ending. They are read once for all worlds: insert copies."""
-    documents = yaml.safe_load_all((FOLDER / f"{name}.yaml").read_text())
-    return tuple(each for each in documents if each and each["kind"] == "CustomResourceDefinition")
+    found = documents(FOLDER / f"{name}.yaml")
+    return tuple(each for each in found if each["kind"] == "CustomResourceDefinition")

@@ -65,7 +65,11 @@ def ways_to_call(function):
         yield [None] * (len(chosen) - len(by_name)), dict.fromkeys(by_name)
 
 
-def test_the_coarsest_defects_are_caught_at_once():
-    for name in ("assumed-twice", "unschedulable-pods-never-woken", "confirmation-of-an-assumed-pod-ignored"):
-        with mutated(name):
-            assert any(simulation.run(seed).failed for seed in range(10)), name
+COARSEST = ("assumed-twice", "unschedulable-pods-never-woken", "confirmation-of-an-assumed-pod-ignored")
+
+
+@pytest.mark.parametrize("name", COARSEST)
+def test_the_coarsest_defects_are_caught_at_once(name):
+    short_ones_first = (3, 2, 5, 9, 4, 1, 7, 8, 0, 6)
+    with mutated(name):
+        assert any(simulation.run(seed).failed for seed in short_ones_first)

@@ -4,11 +4,10 @@ import asyncio
 import json
 from pathlib import Path
 
-import yaml
-
 from koordsched.fakecluster.clock import rfc3339
 from koordsched.plugins import CONTROLLERS
 from tests.embedded import Embedded, scheduler_on
+from tests.yamlfiles import document
 
 CRD = Path(__file__).parents[3] / "manifests" / "crds" / "podgroups.yaml"
 API = "scheduling.sigs.k8s.io/v1alpha1"
@@ -44,7 +43,7 @@ class GangCluster(Embedded):
 
     def __init__(self, nodes=("n1",), cpu="8", seed=1):
         super().__init__(seed)
-        self.create(yaml.safe_load(CRD.read_text()))
+        self.create(document(CRD))
         for name in nodes:
             self.node(name, cpu)
 

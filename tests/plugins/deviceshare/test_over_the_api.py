@@ -7,18 +7,18 @@ from pathlib import Path
 from random import Random
 
 import pytest
-import yaml
 
 from koordsched.fakecluster.admission.devices import PodWebhook
 from koordsched.fakecluster.hollow import HollowNodes, HollowOptions
 from tests.embedded import DEFAULT_CONFIG, Embedded, scheduler_on
 from tests.fakecluster.devices import CORE, DEFINITION, DEVICE_ALLOCATED, FAIL_DEVICES, MEMORY, RATIO, gpus, template
 from tests.virtualtime import run
+from tests.yamlfiles import document, documents
 
 EXAMPLES = Path(__file__).parents[3] / "config" / "examples"
 GPU, RDMA = "koordinator.sh/gpu", "koordinator.sh/rdma"
 HINT, JOINT = (f"scheduling.koordinator.sh/device-{name}" for name in ("allocate-hint", "joint-allocate"))
-CONFIGURATION = yaml.safe_load((EXAMPLES / "devices" / "scheduler.yaml").read_text())
+CONFIGURATION = document(EXAMPLES / "devices" / "scheduler.yaml")
 
 
 class World:
@@ -94,7 +94,7 @@ def test_the_pods_of_the_example_get_what_their_comments_say():
         world = World(None, EXAMPLES / "devices" / "node-template.yaml")
 
         async def apply(name):
-            for thing in yaml.safe_load_all((EXAMPLES / "devices" / f"{name}.yaml").read_text()):
+            for thing in documents(EXAMPLES / "devices" / f"{name}.yaml"):
                 await world.apply(thing)
             await asyncio.sleep(3)
 

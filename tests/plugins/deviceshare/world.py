@@ -167,12 +167,8 @@ class World:
                     empty = 0 if into is used else -1
                     listed = columns.by_minor(column, kind, slice(row, row + 1))[0].tolist()
                     into.update({(kind, minor): a for minor, a in enumerate(listed) if any(x != empty for x in a)})
-            functions = {
-                (kind, minor): frozenset(taken)
-                for kind in columns.used
-                for minor in range(128)
-                if (taken := columns.taken(row, kind, minor))
-            }
+            held = {(kind, minor) for kind, minor, _ in columns._taken.get(row, ())}
+            functions = {each: frozenset(columns.taken(row, *each)) for each in held}
             found[name] = {
                 "equipment": inventory.equipment,
                 "number": columns.number.data.item(row) == inventory.number,

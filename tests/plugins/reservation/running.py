@@ -7,12 +7,11 @@ from itertools import count
 from pathlib import Path
 from uuid import UUID
 
-import yaml
-
 from koordsched.fakecluster.clock import rfc3339
 from koordsched.plugins import CONTROLLERS
 from koordsched.plugins.reservation.kinds import RESERVATION_ALLOCATED
 from tests.embedded import Embedded, scheduler_on
+from tests.yamlfiles import document
 
 CRD = Path(__file__).parents[3] / "manifests" / "crds" / "reservations.yaml"
 API = "scheduling.koordinator.sh/v1alpha1"
@@ -42,7 +41,7 @@ class ReservationCluster(Embedded):
     def __init__(self, nodes=("n1",), seed=1):
         super().__init__(seed)
         self._uids = (str(UUID(int=number)) for number in count(1))  # no pod gets such a one
-        self.create(yaml.safe_load(CRD.read_text()))
+        self.create(document(CRD))
         for name in nodes:
             self.node(name)
 

@@ -15,6 +15,7 @@ from tests.plugins.reservation.running import API, CRD, configuration
 from tests.plugins.reservation.test_pages import PROFILE, owner, reservation
 from tests.scheduling.serving import embedded_with_users, serving
 from tests.waiting import until
+from tests.yamlfiles import document
 
 WEB = {"app": "web"}
 
@@ -150,7 +151,7 @@ async def test_a_running_scheduler_is_asked():
     embedded.registry.create(
         embedded.registry.resource_for_kind("apiextensions.k8s.io/v1", "CustomResourceDefinition"),
         None,
-        yaml.safe_load(CRD.read_text()),
+        document(CRD),
     )
     embedded.insert(node("alder", cpu="6", memory="64Gi"))
     embedded.insert(reservation("r"))

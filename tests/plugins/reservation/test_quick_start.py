@@ -4,11 +4,10 @@ import asyncio
 import json
 from pathlib import Path
 
-import yaml
-
 from koordsched.plugins.reservation.kinds import RESERVATION_ALLOCATED
 from tests.plugins.reservation.running import ReservationCluster, scheduling
 from tests.virtualtime import run
+from tests.yamlfiles import document
 
 EXAMPLES = Path(__file__).parents[3] / "config" / "examples" / "reservation"
 TABLE = {"accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
@@ -16,7 +15,7 @@ RESERVATIONS = "/apis/scheduling.koordinator.sh/v1alpha1/reservations"
 
 
 def example(name):
-    return yaml.safe_load((EXAMPLES / f"{name}.yaml").read_text())
+    return document(EXAMPLES / f"{name}.yaml")
 
 
 def node_of(cluster, pod):

@@ -3,12 +3,11 @@
 import asyncio
 import json
 
-import yaml
-
 from tests.packaging.test_manifests import MANIFESTS
 from tests.plugins.coscheduling.placing import Gangs, configuration, scheduling, settle
 from tests.plugins.coscheduling.topology.objects import BLOCK, SPINE, SPINES_AND_BLOCKS, T8, topology
 from tests.virtualtime import run
+from tests.yamlfiles import document
 
 CONFIG = configuration(enablePreemption=True, awareNetworkTopology=True)
 GATES = ("NetworkTopologyManager=true",)
@@ -20,7 +19,7 @@ class Spines(Gangs):
 
     def __init__(self):
         super().__init__(T8, cpu="16")
-        self.create(yaml.safe_load((MANIFESTS / "crds" / "clusternetworktopologies.yaml").read_text()))
+        self.create(document(MANIFESTS / "crds" / "clusternetworktopologies.yaml"))
         self.create(topology(*SPINES_AND_BLOCKS))
         for name, (spine, block) in T8.items():
             self.patch("Node", name, {"metadata": {"labels": {SPINE: spine, BLOCK: block}}})

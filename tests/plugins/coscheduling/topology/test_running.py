@@ -4,7 +4,6 @@ import asyncio
 import json
 
 import pytest
-import yaml
 
 from tests.packaging.test_manifests import MANIFESTS
 from tests.plugins.coscheduling.placing import cache_of
@@ -13,6 +12,7 @@ from tests.plugins.coscheduling.topology.objects import BLOCK, SPINE, SPINES_AND
 from tests.plugins.dynamicresources.deviceworld import claim, claiming, device_class, slice_of
 from tests.plugins.objects import container
 from tests.virtualtime import run
+from tests.yamlfiles import document
 
 SPEC = json.dumps({"gatherStrategy": [{"layer": "BlockLayer", "strategy": "MustGather"}]})
 PLACES = {"n1": "b1", "n2": "b1", "n3": "b2", "n4": "b2"}
@@ -24,7 +24,7 @@ class TopologyCluster(GangCluster):
 
     def __init__(self):
         super().__init__(PLACES, cpu="2")
-        crd = yaml.safe_load((MANIFESTS / "crds" / "clusternetworktopologies.yaml").read_text())
+        crd = document(MANIFESTS / "crds" / "clusternetworktopologies.yaml")
         schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
         schema["properties"]["spec"] = {"x-kubernetes-preserve-unknown-fields": True}
         self.create(crd)

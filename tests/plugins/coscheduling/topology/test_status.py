@@ -6,7 +6,6 @@ from types import SimpleNamespace
 
 import msgspec
 import pytest
-import yaml
 
 from koordsched.api import core
 from koordsched.api.decoding import convert
@@ -38,6 +37,7 @@ from tests.plugins.coscheduling.topology.objects import (
     topology,
     tree_of,
 )
+from tests.yamlfiles import document
 
 RECORD = GOLDEN / "gang-net-status.json"
 
@@ -218,7 +218,7 @@ def test_without_the_flag_the_controller_ends():
 @pytest.fixture
 def registry():
     made = new_cluster()
-    crd = yaml.safe_load((MANIFESTS / "crds" / "clusternetworktopologies.yaml").read_text())
+    crd = document(MANIFESTS / "crds" / "clusternetworktopologies.yaml")
     made.create(made.resource_for_kind(crd["apiVersion"], crd["kind"]), None, crd)
     return made
 

@@ -3,7 +3,6 @@
 import asyncio
 
 import pytest
-import yaml
 
 from koordsched.plugins import CONTROLLERS
 from tests.plugins.coscheduling.running import CRD, LABEL, configuration
@@ -20,8 +19,9 @@ from tests.plugins.dynamicresources.deviceworld import (
 from tests.plugins.objects import container, node, pod
 from tests.scheduling.kubelet import Kubelet
 from tests.virtualtime import run
+from tests.yamlfiles import document
 
-GROUP = yaml.safe_load(CRD.read_text())
+GROUP = document(CRD)
 SETTLE = 5.0
 
 

@@ -6,23 +6,18 @@ import json
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-import yaml
-
 from koordsched.fakecluster.controllers import Controllers
 from koordsched.fakecluster.hollow import HollowNodes, HollowOptions
 from koordsched.plugins import CONTROLLERS
 from koordsched.plugins.elasticquota import kinds as api
 from tests.embedded import Embedded, scheduler_on
+from tests.yamlfiles import documents
 
 ROOT = Path(__file__).parents[4]
 EXAMPLES = ROOT / "config" / "examples" / "quota"
 QUOTA_API = "scheduling.sigs.k8s.io/v1alpha1"
 PROFILE_API = "quota.koordinator.sh/v1alpha1"
 BUILT_IN = (api.ROOT_QUOTA, api.SYSTEM_QUOTA, api.DEFAULT_QUOTA)
-
-
-def documents(path):
-    return [one for one in yaml.safe_load_all(Path(path).read_text()) if one]
 
 
 def configuration(**args):

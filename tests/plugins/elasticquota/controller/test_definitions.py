@@ -7,7 +7,8 @@ import pytest
 
 from koordsched.fakecluster.cluster import new_cluster
 from koordsched.fakecluster.errors import ApiStatusError
-from tests.plugins.elasticquota.controller.cluster import PROFILE_API, QUOTA_API, ROOT, documents
+from tests.plugins.elasticquota.controller.cluster import PROFILE_API, QUOTA_API, ROOT
+from tests.yamlfiles import documents
 
 RECORDS = [*(ROOT / "tests/parity/golden-koord").glob("*.json"), *(Path(__file__).parent / "golden").glob("*.json")]
 CRDS = ("elasticquotas", "elasticquotaprofiles")

@@ -4,7 +4,6 @@ import asyncio
 import json
 from pathlib import Path
 
-import yaml
 from click.testing import CliRunner
 
 from koordsched import config
@@ -13,6 +12,7 @@ from koordsched.plugins import CATALOG
 from tests.plugins.objects import container, node, pod
 from tests.scheduling.serving import embedded_with_users, serving
 from tests.waiting import until
+from tests.yamlfiles import document
 
 ROOT = Path(__file__).parents[4]
 API = "scheduling.sigs.k8s.io/v1alpha1"
@@ -26,7 +26,7 @@ def with_quotas():
 
 async def test_pages(tmp_path):
     embedded = embedded_with_users()
-    crd = yaml.safe_load((ROOT / "manifests" / "crds" / "elasticquotas.yaml").read_text())
+    crd = document(ROOT / "manifests" / "crds" / "elasticquotas.yaml")
     embedded.insert(crd)
     embedded.insert(node("alder"))
     spec = {"min": {"cpu": "1"}, "max": {"cpu": "2"}}
