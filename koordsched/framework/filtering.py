@@ -19,6 +19,7 @@ from koordsched.cluster.nodetable import ALL_FACETS
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.shape import PodShape
 from koordsched.cluster.state import ClusterState
+from koordsched.framework.besides import AskedAnew
 from koordsched.framework.dryruns import ChainDryRun, DryRunFilter
 from koordsched.framework.evaluation import Evaluation, Evaluations
 from koordsched.framework.interface import (
@@ -332,6 +333,11 @@ class Filtering:
         code = self._with_nominated(cycle, plan, row, facets)
         return code if code != PASS else self._on_row(cycle, plan, row, facets)
 
+    def asked_anew(self, cycle: CycleState, without: str) -> AskedAnew:
+        """The pod filters with state of their own, for the table as it reads now; `without`: a plugin not asked."""
+        plan = self._evaluations.plan_of(cycle.pod.shape)
+        return AskedAnew(cycle, plan, self._cluster.table, self._reasons, without)
+
     def pod_filters(self, cycle: CycleState) -> list[PodFilter]:
         """The plugins whose state in this cycle must be updated for hypothetical pods."""
         return [plugin for _, plugin in self._evaluations.plan_of(cycle.pod.shape).taking_part(cycle)]
@@ -348,15 +354,7 @@ class Filtering:
 
     def asleep(self, cycle: CycleState) -> list[PreFilter]:
         """The filters that said SKIP in this cycle, but may not once other pods are there."""
-        plan = self._evaluations.plan_of(cycle.pod.shape)
-        return [
-            step
-            for name, step in plan.pre_filters
-            if isinstance(step, PreFilter)
-            and isinstance(step, PodFilter)
-            and name in cycle.skipped
-            and not step.skips(cycle.pod)
-        ]
+        return self._evaluations.plan_of(cycle.pod.shape).asleep(cycle)
 
     def on_rows(self, cycle: CycleState, rows: RowArray) -> Codes:
         """The verdict of the whole chain on some rows as the table reads now; nominated pods are left out.

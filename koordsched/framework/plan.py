@@ -116,6 +116,17 @@ class ShapePlan:
             return []  # the usual case
         return [step for step in self.pod_filters if step[1].name not in cycle.skipped]
 
+    def asleep(self, cycle: CycleState) -> list[PreFilter]:
+        """The filters that said SKIP in this cycle, but may not once other pods are there."""
+        return [
+            step
+            for name, step in self.pre_filters
+            if isinstance(step, PreFilter)
+            and isinstance(step, PodFilter)
+            and name in cycle.skipped
+            and not step.skips(cycle.pod)
+        ]
+
     def filter_nodes(self, table: NodeTable, rows: Rows, facets: int = ALL_FACETS, timed: Timed | None = None) -> Codes:
         """The verdict of the ShapeFilter chain on each row: the code of the first that rejects, or 0.
 

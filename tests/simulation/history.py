@@ -33,7 +33,7 @@ class History:
         """
         found = []
         for key in self._versions:
-            if read is not None and self._unreadable_at(key, version):
+            if read is not None and self.unreadable_at(key, version):
                 state = self._state(key, read.get(key))
             else:
                 state = self.states_since(key, version)[0]
@@ -48,7 +48,7 @@ class History:
         object could not be read any more: a list shows none of the readable versions before.
         """
         states = [state for state in self.states_since(key, version) if state is not None]
-        if self._unreadable_at(key, version):
+        if self.unreadable_at(key, version):
             states += [state for state in [self._state(key, read)] if state is not None]
         return states
 
@@ -66,7 +66,8 @@ class History:
         """What a version of an object said; None if nobody could read it, or there was no such version."""
         return dict(self._versions.get(key, ())).get(version)
 
-    def _unreadable_at(self, key, version):
+    def unreadable_at(self, key, version):
+        """Whether the newest version up to this one cannot be read."""
         unreadable = [known for known in self._unreadable.get(key, ()) if known <= version]
         readable = [known for known, _ in self._versions.get(key, ()) if known <= version]
         return bool(unreadable) and unreadable[-1] > max(readable, default=0)

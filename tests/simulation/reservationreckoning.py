@@ -11,6 +11,7 @@ from tests.simulation.configuration import DEVICES, NUMA, PROFILE, RESERVATION, 
 from tests.simulation.invariants import is_finished
 from tests.simulation.reservationusers import is_operating, is_over
 from tests.simulation.reservedroom import as_reservation, is_due
+from tests.simulation.stayersreckoning import fits_beside
 
 CLEANS = "CleanExpiredReservationAllocated=true"
 
@@ -47,6 +48,9 @@ class ReservationReckoning:
             view.origin = self.view(world.origin)
             view.origin.decision, view.origin.holding = decision, view.holding
         outcome = evaluate(pod, view, self._with_reservation(profile), nominated)
+        beside = fits_beside(decision, view, profile, nominated, lambda made: self._dated(made, world))
+        if beside is not None:
+            outcome.feasible = [name for name in outcome.feasible if name in beside]
         if is_operating(pod):  # it is to be one of policy Aligned
             closed = {info.node for info in cluster.infos() if info.matchable and not info.policy}
             outcome.feasible = [name for name in outcome.feasible if name not in closed]

@@ -4,6 +4,7 @@ import json
 from random import Random
 
 from koordsched.fakecluster.clock import rfc3339
+from tests.plugins.objects import pod_affinity, pod_term
 from tests.plugins.reservation.naive import names
 from tests.simulation.agentusers import annotate
 from tests.simulation.apiserver import call_later
@@ -16,6 +17,9 @@ NAMES = tuple(f"r{number}" for number in range(8))
 OPERATING, OWNERS = f"{names.DOMAIN}operating-mode", f"{names.DOMAIN}reservation-owners"
 PROTECTED = f"{names.DOMAIN}disable-preemptible"
 APPS = ("web", "db", "cache")
+KEEPER = {"role": "keeper"}
+"""Labels of pods that act as Reservations, from which some of those that may use them keep away: only in their place
+there is none."""
 TAINT = {"key": "kept", "value": "yes", "effect": "NoSchedule"}
 OVER = ("Succeeded", "Failed")
 NODE_ALLOCATIONS = (names.DEVICE_ALLOCATED, f"{names.DOMAIN}resource-status")
@@ -33,6 +37,7 @@ class ReservationUsers:
         self.moved = set()
         """uids of pods of which another hand than the scheduler's has written what they use."""
         self._operates = self.rng.random() < 0.5
+        self._keeps_away = Random(f"{simulation.plan.seed} owners that keep away")
         self._takes_over = self.rng.random() < 0.5
         for thing in definitions("reservations"):
             self.server.insert(thing)
@@ -268,6 +273,7 @@ class ReservationUsers:
         if self._operates and rng.random() < 0.12:
             labels[OPERATING] = "Reservation"
             text = json.dumps(self._owners(rng.choice(APPS)))
+            labels |= KEEPER
             annotations[OWNERS] = text if rng.random() < 0.95 else "{"
         if rng.random() < (0.4 if pod["spec"].get("nodeName") else 0.05):
             annotations[names.ALLOCATED] = self._foreign()
@@ -316,6 +322,9 @@ class ReservationUsers:
                 pod["metadata"]["labels"].pop(key, None)
             if rng.random() < 0.6:
                 pod["metadata"]["annotations"][names.AFFINITY] = "{}"
+            if self._operates and self._keeps_away.random() < 0.4:
+                key = self._keeps_away.choice(["zone", "kubernetes.io/hostname", "kubernetes.io/hostname"])
+                pod["spec"]["affinity"] = pod_affinity(required_anti=[pod_term(key, KEEPER)])
             self.users.insert(pod)
 
     def _using(self):

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from dataclasses import dataclass, field
 
+from tests.simulation.affinityinvariants import AffinityInvariants
 from tests.simulation.apiserver import Server
 from tests.simulation.breakerinvariants import NAMESPACES, BreakerInvariants
 from tests.simulation.claiminvariants import CLAIMS as DEVICE_CLAIMS
@@ -128,6 +129,7 @@ class Simulation:
         if self.reservations is not None:
             self.invariants.reserved = ReservationInvariants(self)
             more.append(self.invariants.reserved)
+        more.append(AffinityInvariants(self.invariants))
         checks += [each for each in more if each is not None]
         self.kubelets = Kubelets(self)
         self.weather = Weather(self)

@@ -9,12 +9,17 @@ from koordsched.framework.interface import CycleState
 from koordsched.framework.reservations import ReservedAllocation
 from koordsched.framework.status import Code, Status
 from koordsched.plugins.reservation.affinity import ReservationAffinity
-from koordsched.plugins.reservation.fitting import PREFIX, Fitting, port_conflict, shares_resources, utilization
+from koordsched.plugins.reservation.fitting import (
+    NO_PORTS,
+    PREFIX,
+    Fitting,
+    port_conflict,
+    shares_resources,
+    utilization,
+)
 from koordsched.plugins.reservation.info import ReservationInfo
 from koordsched.plugins.reservation.matched import MatchedReservations
 
-NO_PORTS = "node(s) didn't have free ports for the requested pod ports"
-"""As NodePorts has it."""
 NONE_MEETS = "node(s) no reservation(s) to meet the requirements"
 
 
@@ -57,7 +62,8 @@ class Choosing:
                 continue
             if named and info.name != named:
                 continue
-            fit = self._fitting.into(pod, row, info, infos, detailed=bool(named))
+            with info.used_by(matched.owners_that_stay(row, info)):
+                fit = self._fitting.into(pod, row, info, infos, detailed=bool(named))
             by_node.update(dict.fromkeys(fit.node))
             by_reservation.extend(fit.reservation)
             if not fit.ok:
@@ -89,6 +95,11 @@ class Choosing:
         none (None). `infos`: all of the row that it may use."""
         if port_conflict(pod, infos, info):
             return Status(Code.UNSCHEDULABLE, (NO_PORTS,), self._plugin)
+        if (
+            matched.stayers is not None
+            and (refusal := matched.stayers.refusal(row, matched.taken_with(info))) is not None
+        ):
+            return refusal
         asked = [plugin for plugin in self._allocations if plugin.concerns(pod.shape, row)]
         if not asked:
             return None
@@ -128,13 +139,12 @@ class Choosing:
     ) -> bool:
         """Whether the pod could use this one of the Reservations of a row: what `why_not` says, without the reasons."""
         pod = cycle.pod
-        return (
-            not (info.once and info.owners)
-            and (not named or info.name == named)
-            and (matched.required or shares_resources(pod, info))
-            and self._fitting.fits(pod, row, info, infos)
-            and self._allocates(cycle, pod, row, info, infos, matched) is None
-        )
+        if (named and info.name != named) or not (matched.required or shares_resources(pod, info)):
+            return False
+        with info.used_by(matched.owners_that_stay(row, info)):
+            if (info.once and info.owners) or not self._fitting.fits(pod, row, info, infos):
+                return False
+        return self._allocates(cycle, pod, row, info, infos, matched) is None
 
     def _scores_of(
         self, cycle: CycleState, row: int, infos: Sequence[ReservationInfo], matched: MatchedReservations

@@ -15,6 +15,9 @@ from koordsched.cluster.resources import FIRST_SCALAR, Requests
 from koordsched.cluster.shape import PodShape
 from koordsched.plugins.reservation.info import Amounts, ReservationInfo
 
+NO_PORTS = "node(s) didn't have free ports for the requested pod ports"
+"""As NodePorts has it."""
+
 PREFIX = "Reservation(s) "
 """Reasons that concern Reservations and not their node begin with it."""
 

@@ -6,7 +6,8 @@ nothing twice. Amounts are in the units of the node table, by the index of the r
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from koordsched.cluster.facts import PodFact, PodFacts
@@ -123,6 +124,20 @@ class ReservationInfo:
             self.owners_changed()
         elif self._allocated is not None:
             self._use(pod, self._allocated)
+
+    @contextmanager
+    def used_by(self, pods: Sequence[Pod]) -> Iterator[None]:
+        """Inside, these are owners, too."""
+        more = [pod for pod in pods if pod.uid not in self.owners]
+        for pod in more:
+            self.join(pod)
+        try:
+            yield
+        finally:
+            for pod in more:
+                del self.owners[pod.uid]
+            if more:
+                self.owners_changed()
 
     @property
     def allocated(self) -> Amounts:

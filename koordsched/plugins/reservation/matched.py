@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 
 from koordsched.cluster.changelog import RowArray
+from koordsched.cluster.pod import Pod
 from koordsched.cluster.state import ClusterState
 from koordsched.framework.interface import CycleState
 from koordsched.framework.overlay import Overlay
 from koordsched.framework.reservations import Reserved
 from koordsched.framework.status import PASS, Codes, HeldReason
 from koordsched.plugins.reservation.cache import ReservationCache
+from koordsched.plugins.reservation.fitting import staying
 from koordsched.plugins.reservation.info import ReservationInfo
 from koordsched.plugins.reservation.messages import NodeCounts
+from koordsched.plugins.reservation.stayers import Places, Stayers
 
 Positions = npt.NDArray[np.intp]
 
@@ -64,9 +68,10 @@ class Usable:
     """The Reservations that pods which are alike may use, by row, and what was decided about these rows.
 
     `by_row`: in the order of creation. `diagnosis`: of all whose owners match. `orders`: of rows where any has one, the
-    smallest. `serial`: of the change up to which all this is so. `verdicts`: int64[rows of the overlay, 3], the latest
-    change of the row when it was decided about, the code of Filter, and how full the Reservation becomes that was
-    chosen; `chosen`: which that is (None: none). `held`: reasons of such verdicts.
+    smallest. `acting`: the rows where one is a pod. `serial`: of the change up to which all this is so. `verdicts`:
+    int64[rows of the overlay, 3], the latest change of the row when it was decided about, the code of Filter, and how
+    full the Reservation becomes that was chosen; `chosen`: which that is (None: none). `held`: reasons of such
+    verdicts.
     """
 
     def __init__(self, plugin: str, serial: int) -> None:
@@ -75,6 +80,7 @@ class Usable:
         self.by_row: dict[int, list[ReservationInfo]] = {}
         self.diagnosis: dict[int, Diagnosis] = {}
         self.orders: dict[int, int] = {}
+        self.acting: set[int] = set()
         self.verdicts = overlay.column(np.int64, width=3)
         self.chosen: dict[int, ReservationInfo | None] = {}
         self.held: dict[int, HeldReason] = {}
@@ -82,7 +88,10 @@ class Usable:
     def settle(self, row: int, cache: ReservationCache) -> None:
         """Other Reservations of the row may be used from now on."""
         self.orders.pop(row, None)
+        self.acting.discard(row)
         infos = self.by_row.get(row, [])
+        if any(info.acts for info in infos):
+            self.acting.add(row)
         if not infos:
             self.held.pop(row, None)
             self.chosen.pop(row, None)
@@ -119,6 +128,8 @@ class MatchedReservations:
         self._chosen: dict[int, ReservationInfo | None] = {}
         self.decided = False
         """Whether Filter decided about all rows that passed the filters before it."""
+        self.stayers: Stayers | None = None
+        """Pods that act as Reservations and stay in part, None if there are none."""
         self._few: dict[int, tuple[int, int]] | None = None
         """(code, score) of the rows that Filter decided about one by one, if it did."""
         self._rows = _NO_ROWS
@@ -157,6 +168,8 @@ class MatchedReservations:
         refused."""
         few = {row: judge(row) for row in sorted(self.by_row) if reaches(row)}
         self._few, self.decided = few, True
+        if self.stayers is not None:
+            self.usable.verdicts.data[:, 0] = -1  # they depend on other rows, too: none is for another pod
         return [(row, code) for row, (code, _) in few.items() if code != PASS]
 
     def kept_scores(self, rows: RowArray) -> tuple[Positions, npt.NDArray[np.int64]]:
@@ -190,6 +203,28 @@ class MatchedReservations:
             return row in self._few
         at = int(self._rows.searchsorted(row))
         return at < len(self._rows) and self._rows.item(at) == row and self._known.item(at)
+
+    def acting(self) -> Places:
+        """Those of the pods that act as Reservations."""
+        found = ((row, info) for row in sorted(self.usable.acting) for info in self.by_row[row] if info.acts)
+        return [
+            (row, pod, partial(_is_away, info))
+            for row, info in found
+            if (pod := self._cache.reserve_pod(info)) is not None
+        ]
+
+    def taken_with(self, info: ReservationInfo | None) -> Sequence[Pod]:
+        """Those of them whose place the pod takes if it uses this Reservation."""
+        pod = self._cache.reserve_pod(info) if info is not None and info.acts else None
+        return (pod,) if pod is not None else ()
+
+    def owners_that_stay(self, row: int, info: ReservationInfo) -> Sequence[Pod]:
+        """Those of them on a row that use this Reservation themselves, which they do as long as they stay."""
+        if row not in self.usable.acting:
+            return ()
+        allocated, found = self._cache.allocated, staying(self.by_row[row], info)
+        pods = [pod for each in found if (pod := self._cache.reserve_pod(each)) is not None]
+        return [pod for pod in pods if (used := allocated.of(pod)) is not None and used.uid == info.uid]
 
     def on(self, row: int) -> Sequence[Reserved]:
         """See UsableReservations."""
@@ -257,3 +292,7 @@ def _positions(rows: RowArray, mine: RowArray) -> tuple[Positions, npt.NDArray[n
     at = rows.searchsorted(mine)
     there: npt.NDArray[np.bool_] = rows.take(at, mode="clip") == mine
     return at, there
+
+
+def _is_away(info: ReservationInfo) -> bool:
+    return not info.counted

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -48,6 +49,7 @@ from koordsched.plugins.reservation.matching import Matching
 from koordsched.plugins.reservation.messages import event_text, reasons
 from koordsched.plugins.reservation.operating import is_operating
 from koordsched.plugins.reservation.preallocation import NO_POD, PreAllocatable, PreAllocation
+from koordsched.plugins.reservation.stayers import Stayers
 from koordsched.plugins.reservation.takeover import TakeOver
 from koordsched.plugins.reservation.waking import Waking
 from koordsched.plugins.shared.preemption.evaluator import Evaluator
@@ -105,7 +107,13 @@ class Reservation(
         )
         self._take_over = TakeOver(cluster, handle.writes, self.cache.allocated)
         self._pre_allocation = PreAllocation(
-            cluster, self.cache, self.matching, self.fitting, args.pre_allocation_config, handle.reserved_allocations
+            cluster,
+            self.cache,
+            self.matching,
+            self.fitting,
+            args.pre_allocation_config,
+            handle.reserved_allocations,
+            partial(Stayers, self.name, handle),
         )
         self._waking = Waking(self.name, cluster.table, self.cache, self.matching)
         self._explaining = Explaining(self.cache, self.matching, cluster.table, self._why_not)
@@ -142,7 +150,9 @@ class Reservation(
         if terms.problem:
             return Status(Code.ERROR, (terms.problem,))
         if not terms.only_owns or index.concerns(pod):
-            cycle.reservations = self.matching.match(cycle, terms)
+            cycle.reservations = matched = self.matching.match(cycle, terms)
+            if matched is not None and matched.usable.acting and not matched.ignored:
+                matched.stayers = Stayers(self.name, self._handle, cycle, matched.acting())
         elif not is_operating(pod.labels.labels):
             index.add_non_owner(pod)
             return SKIP
@@ -178,14 +188,10 @@ class Reservation(
         if matched is not None and not matched.ignored:
             if matched.required:
                 codes[:] = self._no_reservation
-            if matched.decides:
-                where, found = matched.decide(rows, lambda row: self._judge(cycle, pod, row, matched))
-                codes[where] = found
-                if matched.usable.held:
-                    cycle.state.setdefault((self.name, "reasons"), []).extend(matched.usable.held.values())
+            if matched.stayers is not None:
+                self._filter_beside(cycle, pod, rows, codes, matched, matched.stayers)
             else:
-                for at, row in _among(rows, matched):
-                    codes[at] = self._filter_row(cycle, pod, row, matched.by_row[row], matched)
+                self._filter_matched(cycle, pod, rows, codes, matched)
         if is_operating(pod.labels.labels):
             codes[self.cache.unbound.data[rows] > 0] = self._conflict
         return codes if codes.any() else None
@@ -197,18 +203,19 @@ class Reservation(
         matched = _matched(cycle)
         if matched is None or matched.ignored or matched.required or matched.usable.overlay.lasting:
             return None
-        if len(matched.by_row) > _FEW or not matched.decides:
+        if len(matched.by_row) > _FEW or not matched.decides or matched.stayers is not None:
             return None
         if pod.virtual or is_operating(pod.labels.labels):
             return None
         refused = matched.decide_few(reaches, lambda row: self._judge(cycle, pod, row, matched))
-        if matched.usable.held:
-            cycle.state.setdefault((self.name, "reasons"), []).extend(matched.usable.held.values())
+        self._hold(cycle, matched.usable.held.values())
         return refused
 
     def dry_run(self, cycle: CycleState, pod: Pod, coming: Iterable[Pod]) -> FilterDryRun:
         """Where owners of Reservations leave or come, what these have left changes: a what-if for each."""
-        return PodIndependent(self, cycle, pod, one_by_one=self._owner)
+        matched = _matched(cycle)
+        stay = matched is not None and matched.stayers is not None and matched.stayers.matter(coming)
+        return PodIndependent(self, cycle, pod, one_by_one=_ANY if stay else self._owner)
 
     def _filter_reserve_pod(self, cycle: CycleState, pod: Pod, table: NodeTable, rows: RowArray) -> Codes | None:
         info = self.cache.get(pod.uid)
@@ -220,13 +227,25 @@ class Reservation(
         if pinned:
             codes[rows != table.row_of.get(pinned, -1)] = self._other_node
         taking = _taking(cycle)
-        if taking is not None and (taking.by_row or taking.required):
+        if taking is not None and taking.stayers is not None:
+            self._filter_taking(cycle, rows, codes, taking, taking.stayers)
+        return codes if codes.any() else None
+
+    def _filter_taking(
+        self, cycle: CycleState, rows: RowArray, codes: Codes, taking: PreAllocatable, stayers: Stayers
+    ) -> None:
+        """Adds the codes of rows with pods that it may take, and of those where these matter as long as they stay."""
+        with stayers.asked() as takes_part:
             for at in np.flatnonzero(codes == PASS).tolist():
                 row = int(rows[at])
                 status = self._pre_allocation.fit(cycle, row, taking) if row in taking.by_row else None
                 if status is not None:
                     codes[at] = self._code(cycle, status)
-        return codes if codes.any() else None
+            if takes_part:
+                mine = np.isin(rows, np.fromiter(taking.by_row, dtype=np.intp))
+                others = np.flatnonzero(~mine & (codes == PASS))
+                codes[others] = found = stayers.codes(rows[others])
+                self._hold(cycle, stayers.held(found))
 
     def _judge(self, cycle: CycleState, pod: Pod, row: int, matched: MatchedReservations) -> tuple[int, int]:
         """(code, score) of a row, with the Reservation that the pod would use there: as long as the row is the same."""
@@ -246,6 +265,37 @@ class Reservation(
         held = usable.held[row] = self._held(status)
         return held.number, score
 
+    def _filter_matched(
+        self, cycle: CycleState, pod: Pod, rows: RowArray, codes: Codes, matched: MatchedReservations
+    ) -> None:
+        """Adds the codes of rows with Reservations that the pod may use."""
+        if matched.decides:
+            where, found = matched.decide(rows, lambda row: self._judge(cycle, pod, row, matched))
+            codes[where] = found
+            self._hold(cycle, matched.usable.held.values())
+        else:
+            for at, row in _among(rows, matched):
+                codes[at] = self._filter_row(cycle, pod, row, matched.by_row[row], matched)
+
+    def _filter_beside(
+        self, cycle: CycleState, pod: Pod, rows: RowArray, codes: Codes, matched: MatchedReservations, stayers: Stayers
+    ) -> None:
+        """The same where pods stay that act as Reservations: what they have may matter on any row."""
+        with stayers.asked() as takes_part:
+            if not takes_part or not matched.decides:
+                self._filter_matched(cycle, pod, rows, codes, matched)
+            else:
+                mine = {row: at for at, row in _among(rows, matched)}
+                few = matched.decide_few(mine.__contains__, lambda row: self._judge(cycle, pod, row, matched))
+                refused = dict(few)
+                for row, at in mine.items():
+                    codes[at] = refused.get(row, PASS)
+                self._hold(cycle, matched.usable.held.values())
+            if takes_part and not matched.required:
+                others = np.flatnonzero(np.isin(rows, np.fromiter(matched.by_row, dtype=np.intp), invert=True))
+                codes[others] = found = stayers.codes(rows[others])
+                self._hold(cycle, stayers.held(found))
+
     def _filter_row(
         self, cycle: CycleState, pod: Pod, row: int, infos: list[ReservationInfo], matched: MatchedReservations
     ) -> int:
@@ -255,8 +305,12 @@ class Reservation(
     def _code(self, cycle: CycleState, status: Status) -> int:
         """The number of a refusal, whose text may have amounts in it: held as long as the cycle."""
         held = self._held(status)
-        cycle.state.setdefault((self.name, "reasons"), []).append(held)
+        self._hold(cycle, (held,))
         return held.number
+
+    def _hold(self, cycle: CycleState, reasons: Collection[HeldReason]) -> None:
+        if reasons:
+            cycle.state.setdefault((self.name, "reasons"), []).extend(reasons)
 
     def _held(self, status: Status) -> HeldReason:
         return self._handle.reasons.hold(status.plugin or self.name, status.code, *status.reasons)
@@ -440,6 +494,10 @@ class Reservation(
     def events_to_register(self) -> Sequence[HintRegistration[Pod]]:
         """See `waking`."""
         return self._waking.events()
+
+
+_ANY = Tally((Reservation, "any"), lambda pod: 1)
+"""Where pods stay that act as Reservations, any other may matter to what the filters say beside these."""
 
 
 def _among(rows: RowArray, matched: MatchedReservations) -> Iterator[tuple[int, int]]:

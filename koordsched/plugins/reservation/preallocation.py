@@ -5,22 +5,25 @@ The pods that may be taken are away from their rows in the overlay of the reserv
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 
 from koordsched.cluster.facts import PodFact
 from koordsched.cluster.interning import LabelSet
 from koordsched.cluster.pod import Pod
+from koordsched.cluster.ports import overlap, shape_ports
 from koordsched.cluster.state import ClusterState
 from koordsched.framework.interface import CycleState
 from koordsched.framework.reservations import Reserved, ReservedAllocation
 from koordsched.framework.status import SUCCESS, Code, Status
 from koordsched.plugins.reservation.args import PreAllocationConfig
 from koordsched.plugins.reservation.cache import ReservationCache
-from koordsched.plugins.reservation.fitting import Fit, Fitting, compared, utilization
+from koordsched.plugins.reservation.fitting import NO_PORTS, Fit, Fitting, compared, utilization
 from koordsched.plugins.reservation.info import Amounts, ReservationInfo
 from koordsched.plugins.reservation.kinds import PRE_ALLOCATION_REQUIRED
 from koordsched.plugins.reservation.matching import Matching
+from koordsched.plugins.reservation.stayers import Places, Stayers
 
 UNSUPPORTED = "node(s) reservation pre allocation is unsupported with current attributes"
 CLUSTER_MODE_DISABLED = "reservation requires cluster mode pre-allocation which is disabled"
@@ -69,6 +72,7 @@ class PreAllocatable:
     """The pods that the Reservation of a cycle may take, by row: `framework.reservations.UsableReservations`.
 
     `selected`: those that it takes where it fits, found by `Filter`; in multiple mode all of them, otherwise one.
+    `stayers`: all of them, None if there are none.
     """
 
     ignored = False
@@ -80,6 +84,7 @@ class PreAllocatable:
         self.required = required
         self.by_row: dict[int, list[Pod]] = {}
         self.selected: dict[int, list[Pod]] = {}
+        self.stayers: Stayers | None = None
         policy = info.reservation.spec.pre_allocation_policy
         self.multiple = policy is not None and policy.enable_multiple
 
@@ -92,12 +97,26 @@ class PreAllocatable:
         taken = [] if self.multiple else self.selected.get(row, [])
         return Reserved(taken[0], taken[0].facts, True, True) if taken else None
 
+    def places(self) -> Places:
+        """Those of the pods."""
+        return [(row, pod, partial(self._is_away, row)) for row, pods in self.by_row.items() for pod in pods]
+
+    def refusal(self, row: int, taken: Sequence[Pod]) -> Status | None:
+        """Why the Reservation cannot be on the row if it takes these, and the others stay; None if it can."""
+        wanted = shape_ports(self._cycle.pod.shape)
+        if wanted and any(overlap(wanted, shape_ports(pod.shape)) for pod in self.by_row[row] if pod not in taken):
+            return Status(Code.UNSCHEDULABLE, (NO_PORTS,))
+        return self.stayers.refusal(row, taken) if self.stayers is not None else None
+
+    def _is_away(self, row: int) -> bool:
+        overlay = self._cycle.overlay
+        return overlay is not None and overlay.covers(row)
+
     @contextmanager
     def alone(self, row: int, reserved: Reserved | None) -> Iterator[None]:
         """See UsableReservations."""
-        overlay = self._cycle.overlay
         with self._cluster.what_if() as hypothesis:
-            if overlay is not None and overlay.covers(row):
+            if self._is_away(row):
                 for other in self.by_row.get(row, ()):
                     if reserved is None or other is not reserved.pod:
                         hypothesis.add(other, row)
@@ -117,7 +136,9 @@ class PreAllocation:
         fitting: Fitting,
         config: PreAllocationConfig | None,
         reserved_allocations: Sequence[ReservedAllocation],
+        stayers_of: Callable[[CycleState, Places], Stayers],
     ) -> None:
+        self._stayers_of = stayers_of
         self._cluster = cluster
         self._cache = cache
         self._matching = matching
@@ -151,6 +172,8 @@ class PreAllocation:
         for row, pods in found.by_row.items():
             for pod in pods:
                 cycle.overlaid().without(row, pod)
+        if found.by_row:
+            found.stayers = self._stayers_of(cycle, found.places())
         cycle.reservations = found
         return SUCCESS
 
@@ -206,9 +229,10 @@ class PreAllocation:
         candidates = found.by_row.get(row, [])
         found.selected.pop(row, None)
         unallocated: tuple[str, ...] | None = None
+        refused: Status | None = None
         if not found.required and self._config.prefer_no_pre_allocated_pods:
             unallocated = self._missing(found, row, {}, taken=0)
-            if not unallocated:
+            if not unallocated and (refused := found.refusal(row, ())) is None:
                 return None
         choose = self._several if found.multiple else self._single
         selected, by_node, by_reservation = choose(cycle, row, candidates, found)
@@ -222,9 +246,9 @@ class PreAllocation:
             if unallocated is None and candidates:
                 unallocated = self._missing(found, row, {}, taken=0)
             by_node = list(unallocated or ())
-        return (
-            Status(Code.UNSCHEDULABLE, tuple(f"Insufficient {name} by node" for name in by_node)) if by_node else None
-        )
+        if by_node:
+            return Status(Code.UNSCHEDULABLE, tuple(f"Insufficient {name} by node" for name in by_node))
+        return refused or found.refusal(row, ())
 
     def _single(
         self, cycle: CycleState, row: int, candidates: Sequence[Pod], found: PreAllocatable
@@ -243,7 +267,7 @@ class PreAllocation:
             )
             by_node.update(dict.fromkeys(fit.node))
             by_reservation.extend(fit.reservation)
-            if fit.ok and self._allocates(cycle, row, pod, found):
+            if fit.ok and found.refusal(row, (pod,)) is None and self._allocates(cycle, row, pod, found):
                 fitting.append(pod)
         if not fitting:
             return [], sorted(by_node), by_reservation
@@ -284,7 +308,7 @@ class PreAllocation:
                 continue
             total = trial
             selected.append(pod)
-            if not missing:
+            if not missing and found.refusal(row, selected) is None:
                 return selected, [], []
         return [], list(missing), by_reservation
 

@@ -11,6 +11,7 @@ from koordsched.cluster.pod import Pod
 from koordsched.plugins.reservation.cache import RESERVATION_CHANGED, ReservationCache
 from koordsched.plugins.reservation.info import ReservationInfo
 from koordsched.plugins.reservation.matching import Matching
+from koordsched.plugins.reservation.operating import is_operating
 from koordsched.queue.hints import GroupBy, HintRegistration, QueueingHint, Scope
 
 
@@ -40,12 +41,13 @@ class Waking:
         return QueueingHint.QUEUE if self._may_use(pod, new) else QueueingHint.SKIP
 
     def _after_pod_left(self, pod: Pod, old: Pod, new: Any) -> QueueingHint:
-        """There is more room, or another policy is possible, on the row of `old`."""
+        """There is more room, or another policy is possible, on the row of `old`; what a pod that acts as a Reservation
+        had there mattered elsewhere, too."""
         if pod.virtual:
             info = self._cache.get(pod.uid)
             found = info is not None and (old.virtual or info.reservation.spec.pre_allocation)
         else:
-            found = self._may_use_any(pod, old.node)
+            found = is_operating(old.labels.labels) or self._may_use_any(pod, old.node)
         return QueueingHint.QUEUE if found else QueueingHint.SKIP
 
     def _after_node_labelled(self, pod: Pod, old: Any, new: Any) -> QueueingHint:
