@@ -5,7 +5,8 @@
 * `reservepod` makes the pod that is scheduled in place of a Reservation; `writer` writes what is decided about it.
 * `info` is what one holds and what is in use; `cache` has all of them, and lets reserve pods count what is left.
 * `fitting` says whether a pod fits into one, `choosing` which one it would use; `preallocation` which running pods
-  one may take over, which `takeover` does; `plugin` is all of it at the extension points.
+  one may take over, which `takeover` does; `stayers` are the pods whose place it does not take. `judging` is Filter on
+  the rows of all these; `plugin` is all of it at the extension points.
 * `messages` are for pods that stay pending; `selectorindex` finds Reservations by labels.
 * `controller` keeps the status, ends Reservations, and deletes those that are over; `reports` shows them.
 * `webhook` has the rules of admission.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 import numpy as np
@@ -30,7 +30,7 @@ from koordsched.framework.interface import (
     Reserve,
     Scores,
 )
-from koordsched.framework.status import PASS, SKIP, SUCCESS, Code, Codes, HeldReason, Status
+from koordsched.framework.status import PASS, SKIP, SUCCESS, Code, Codes, Status
 from koordsched.plugins.reservation.annotations import Allocated, allocated_text
 from koordsched.plugins.reservation.args import ReservationArgs
 from koordsched.plugins.reservation.cache import ReservationCache
@@ -38,6 +38,7 @@ from koordsched.plugins.reservation.choosing import Choosing
 from koordsched.plugins.reservation.explanation import Explaining
 from koordsched.plugins.reservation.fitting import Fitting, utilization
 from koordsched.plugins.reservation.info import ReservationInfo
+from koordsched.plugins.reservation.judging import FEW, Judging, among
 from koordsched.plugins.reservation.kinds import (
     DISABLE_PREEMPTIBLE,
     RESERVATION_ALLOCATED,
@@ -59,7 +60,6 @@ NO_RESERVATION = "node(s) no reservations match reservation affinity"
 OTHER_NODE = "node(s) didn't match the nodeName specified by reservation"
 POLICY_CONFLICT = "node(s) reservation allocate policy conflict"
 
-_FEW = 8
 _PREFERRED = 1000
 """The raw score of the node with the smallest order: more than any utilization."""
 
@@ -115,6 +115,7 @@ class Reservation(
             handle.reserved_allocations,
             partial(Stayers, self.name, handle),
         )
+        self._judging = Judging(self.name, handle.reasons, self._choosing, self._pre_allocation)
         self._waking = Waking(self.name, cluster.table, self.cache, self.matching)
         self._explaining = Explaining(self.cache, self.matching, cluster.table, self._why_not)
         self._evaluator: Evaluator | None = None
@@ -189,9 +190,9 @@ class Reservation(
             if matched.required:
                 codes[:] = self._no_reservation
             if matched.stayers is not None:
-                self._filter_beside(cycle, pod, rows, codes, matched, matched.stayers)
+                self._judging.beside(cycle, pod, rows, codes, matched, matched.stayers)
             else:
-                self._filter_matched(cycle, pod, rows, codes, matched)
+                self._judging.matched(cycle, pod, rows, codes, matched)
         if is_operating(pod.labels.labels):
             codes[self.cache.unbound.data[rows] > 0] = self._conflict
         return codes if codes.any() else None
@@ -203,13 +204,11 @@ class Reservation(
         matched = _matched(cycle)
         if matched is None or matched.ignored or matched.required or matched.usable.overlay.lasting:
             return None
-        if len(matched.by_row) > _FEW or not matched.decides or matched.stayers is not None:
+        if len(matched.by_row) > FEW or not matched.decides or matched.stayers is not None:
             return None
         if pod.virtual or is_operating(pod.labels.labels):
             return None
-        refused = matched.decide_few(reaches, lambda row: self._judge(cycle, pod, row, matched))
-        self._hold(cycle, matched.usable.held.values())
-        return refused
+        return self._judging.few(cycle, pod, reaches, matched)
 
     def dry_run(self, cycle: CycleState, pod: Pod, coming: Iterable[Pod]) -> FilterDryRun:
         """Where owners of Reservations leave or come, what these have left changes: a what-if for each."""
@@ -228,92 +227,8 @@ class Reservation(
             codes[rows != table.row_of.get(pinned, -1)] = self._other_node
         taking = _taking(cycle)
         if taking is not None and taking.stayers is not None:
-            self._filter_taking(cycle, rows, codes, taking, taking.stayers)
+            self._judging.taking(cycle, rows, codes, taking, taking.stayers)
         return codes if codes.any() else None
-
-    def _filter_taking(
-        self, cycle: CycleState, rows: RowArray, codes: Codes, taking: PreAllocatable, stayers: Stayers
-    ) -> None:
-        """Adds the codes of rows with pods that it may take, and of those where these matter as long as they stay."""
-        with stayers.asked() as takes_part:
-            for at in np.flatnonzero(codes == PASS).tolist():
-                row = int(rows[at])
-                status = self._pre_allocation.fit(cycle, row, taking) if row in taking.by_row else None
-                if status is not None:
-                    codes[at] = self._code(cycle, status)
-            if takes_part:
-                mine = np.isin(rows, np.fromiter(taking.by_row, dtype=np.intp))
-                others = np.flatnonzero(~mine & (codes == PASS))
-                codes[others] = found = stayers.codes(rows[others])
-                self._hold(cycle, stayers.held(found))
-
-    def _judge(self, cycle: CycleState, pod: Pod, row: int, matched: MatchedReservations) -> tuple[int, int]:
-        """(code, score) of a row, with the Reservation that the pod would use there: as long as the row is the same."""
-        usable, infos = matched.usable, matched.by_row[row]
-        status = None
-        with matched.as_filtered(row):
-            chosen = self._choosing.choose(cycle, row, infos, matched)
-            if chosen is None:
-                status = self._choosing.why_not(cycle, pod, row, infos, infos, matched, required=matched.required)
-        if matched.required and len(infos) == 1:
-            chosen = infos[0]
-        usable.chosen[row] = chosen
-        usable.held.pop(row, None)
-        score = utilization(pod, chosen) if chosen is not None else 0
-        if status is None:
-            return PASS, score
-        held = usable.held[row] = self._held(status)
-        return held.number, score
-
-    def _filter_matched(
-        self, cycle: CycleState, pod: Pod, rows: RowArray, codes: Codes, matched: MatchedReservations
-    ) -> None:
-        """Adds the codes of rows with Reservations that the pod may use."""
-        if matched.decides:
-            where, found = matched.decide(rows, lambda row: self._judge(cycle, pod, row, matched))
-            codes[where] = found
-            self._hold(cycle, matched.usable.held.values())
-        else:
-            for at, row in _among(rows, matched):
-                codes[at] = self._filter_row(cycle, pod, row, matched.by_row[row], matched)
-
-    def _filter_beside(
-        self, cycle: CycleState, pod: Pod, rows: RowArray, codes: Codes, matched: MatchedReservations, stayers: Stayers
-    ) -> None:
-        """The same where pods stay that act as Reservations: what they have may matter on any row."""
-        with stayers.asked() as takes_part:
-            if not takes_part or not matched.decides:
-                self._filter_matched(cycle, pod, rows, codes, matched)
-            else:
-                mine = {row: at for at, row in _among(rows, matched)}
-                few = matched.decide_few(mine.__contains__, lambda row: self._judge(cycle, pod, row, matched))
-                refused = dict(few)
-                for row, at in mine.items():
-                    codes[at] = refused.get(row, PASS)
-                self._hold(cycle, matched.usable.held.values())
-            if takes_part and not matched.required:
-                others = np.flatnonzero(np.isin(rows, np.fromiter(matched.by_row, dtype=np.intp), invert=True))
-                codes[others] = found = stayers.codes(rows[others])
-                self._hold(cycle, stayers.held(found))
-
-    def _filter_row(
-        self, cycle: CycleState, pod: Pod, row: int, infos: list[ReservationInfo], matched: MatchedReservations
-    ) -> int:
-        status = self._choosing.why_not(cycle, pod, row, infos, infos, matched, required=matched.required)
-        return PASS if status is None else self._code(cycle, status)
-
-    def _code(self, cycle: CycleState, status: Status) -> int:
-        """The number of a refusal, whose text may have amounts in it: held as long as the cycle."""
-        held = self._held(status)
-        self._hold(cycle, (held,))
-        return held.number
-
-    def _hold(self, cycle: CycleState, reasons: Collection[HeldReason]) -> None:
-        if reasons:
-            cycle.state.setdefault((self.name, "reasons"), []).extend(reasons)
-
-    def _held(self, status: Status) -> HeldReason:
-        return self._handle.reasons.hold(status.plugin or self.name, status.code, *status.reasons)
 
     # --- score -------------------------------------------------------------------------------------
 
@@ -346,7 +261,7 @@ class Reservation(
             return SKIP
         matched.preferred = -1
         if orders := matched.usable.orders:
-            feasible = {row for _, row in _among(rows, matched)}
+            feasible = {row for _, row in among(rows, matched)}
             matched.preferred = min(
                 ((order, row) for row, order in orders.items() if row in feasible), default=(0, -1)
             )[1]
@@ -365,7 +280,7 @@ class Reservation(
             where, found = matched.kept_scores(rows)
             scores[where] = found
         else:
-            for at, row in _among(rows, matched):
+            for at, row in among(rows, matched):
                 if (info := matched.chosen_info(row)) is not None:
                     scores[at] = utilization(pod, info)
         if matched.preferred >= 0:
@@ -498,17 +413,6 @@ class Reservation(
 
 _ANY = Tally((Reservation, "any"), lambda pod: 1)
 """Where pods stay that act as Reservations, any other may matter to what the filters say beside these."""
-
-
-def _among(rows: RowArray, matched: MatchedReservations) -> Iterator[tuple[int, int]]:
-    """(position, row) of those of the rows that have Reservations which the pod may use."""
-    if len(matched.by_row) <= _FEW:
-        for row in matched.by_row:
-            for at in np.flatnonzero(rows == row).tolist():
-                yield at, row
-        return
-    positions = np.flatnonzero(np.isin(rows, np.fromiter(matched.by_row, dtype=np.intp)))
-    yield from zip(positions.tolist(), rows[positions].tolist(), strict=True)
 
 
 def _is_spared(pod: Pod) -> bool:
