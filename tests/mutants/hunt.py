@@ -1,0 +1,90 @@
+"""Which tests are asked about a mutant, and in which order.
+
+Only those that reach the changed statement: first the ones that have found others of the same function, then some of
+every test file. A mutant that all of these let pass is asked of all that reach it only on demand (`--deep`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import chain, zip_longest
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.mutants.changes import Mutant, Where, mutated
+from tests.mutants.live import Live, put
+from tests.mutants.reach import Seen
+from tests.mutants.results import Found
+from tests.mutants.session import Session
+
+_RECENT = 8
+"""How many of the tests that found others of the function, and of the module, are tried first."""
+
+
+class Limits(NamedTuple):
+    """Seconds: of all tests of a mutant, as long as they take without it; beyond three times that, for one test."""
+
+    tests: float
+    patience: float
+
+
+class Hunt:
+    """Asks tests about mutants of one module."""
+
+    def __init__(
+        self, session: Session, root: Path, module: str, tests: dict[Where, dict[str, Seen]], limits: Limits
+    ) -> None:
+        self._session = session
+        self._numbers = {name: number for number, name in enumerate(session.names)}
+        self._path = root / module
+        self._source = self._path.read_text()
+        self._live = Live([self._path])
+        self._tests = tests
+        self._limits = limits
+        self._finders: dict[str, list[str]] = {}
+
+    def judge(self, mutant: Mutant) -> Found:
+        """Whether a test finds it."""
+        known = self._tests.get(mutant.where, {})
+        known = {name: seen for name, seen in known.items() if name in self._numbers}
+        if not known:
+            return Found.UNREACHED
+        changes = self._live.changes(self._path, mutated(self._source, mutant))
+        if not changes:
+            raise SystemExit(f"not loaded: {mutant.module} {mutant.name}")
+        chosen = list(self._chosen(mutant, known))
+        numbers = [self._numbers[name] for name in chosen]
+        limits = [3 * known[name].seconds + self._limits.patience for name in chosen]
+        verdict = self._session.ask(lambda: put(changes), numbers, limits)
+        if verdict.late:
+            # The machine may have been busy with something else.
+            verdict = self._session.ask(lambda: put(changes), numbers, [3 * limit for limit in limits])
+        if verdict.test is None:
+            return Found.SURVIVED
+        finder = self._session.names[verdict.test]
+        for key in ("", mutant.where.function):
+            names = self._finders.setdefault(key, [])
+            if finder in names:
+                names.remove(finder)
+            names.insert(0, finder)
+        return Found.LATE if verdict.late else Found.KILLED
+
+    def _chosen(self, mutant: Mutant, known: dict[str, Seen]) -> Iterator[str]:
+        recent = [name for key in (mutant.where.function, "") for name in self._finders.get(key, [])[:_RECENT]]
+        spent = 0.0
+        taken = set()
+        for name in chain(recent, self._spread(known)):
+            if name in known and name not in taken:
+                spent += known[name].seconds
+                if taken and spent > self._limits.tests:
+                    return
+                taken.add(name)
+                yield name
+
+    def _spread(self, known: dict[str, Seen]) -> Sequence[str]:
+        """One of each file in turn, quick ones first; files first whose tests reach little else."""
+        files: dict[str, list[str]] = {}
+        for name in sorted(known, key=lambda name: known[name].seconds):
+            files.setdefault(name.partition("::")[0], []).append(name)
+        by_size = sorted(files.values(), key=lambda names: min(len(known[name].reached) for name in names))
+        return [name for turn in zip_longest(*by_size) for name in turn if name is not None]
