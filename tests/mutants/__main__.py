@@ -62,7 +62,7 @@ def main() -> int:
     parser.add_argument("--slice", help="i/n: the i-th of n parts, spread over all modules", default="1/1")
     parser.add_argument("--minutes", type=float, help="ends after so long", default=float("inf"))
     parser.add_argument("--seconds", type=float, help="of tests per mutant", default=15.0)
-    parser.add_argument("--patience", type=float, help="seconds that a test may take beyond 3 times", default=3.0)
+    parser.add_argument("--patience", type=float, help="seconds that a test may be busy beyond 3 times", default=1.0)
     parser.add_argument("--survivors", action="store_true", help="try those again that no test has found")
     parser.add_argument("--list", action="store_true", help="print what is known")
     parser.add_argument("--root", type=Path, default=ROOT, help="of the tree; its tests are in `tests`")
@@ -127,6 +127,8 @@ class Survey:
         recorder = Recorder(session, self._root, modules, self._reach)
         with tempfile.TemporaryDirectory() as folder:
             for at, test_file in enumerate(test_files):
+                if self._reach.of(test_file) is not None:
+                    continue  # recorded by another process
                 tests = [n for n, name in enumerate(session.names) if name.startswith(f"{test_file}::")]
                 print(f"{at} of {len(test_files)}: {test_file}, {len(tests)} tests", file=sys.stderr)
                 recorder.record(test_file, tests, Path(folder) / "answer")

@@ -56,9 +56,6 @@ class Hunt:
         numbers = [self._numbers[name] for name in chosen]
         limits = [3 * known[name].seconds + self._limits.patience for name in chosen]
         verdict = self._session.ask(lambda: put(changes), numbers, limits)
-        if verdict.late:
-            # The machine may have been busy with something else.
-            verdict = self._session.ask(lambda: put(changes), numbers, [3 * limit for limit in limits])
         if verdict.test is None:
             return Found.SURVIVED
         finder = self._session.names[verdict.test]

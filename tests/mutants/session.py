@@ -25,6 +25,10 @@ _PR_SET_PDEATHSIG = 1
 """Of Linux: the signal that a process gets when the one that started it ends."""
 
 
+_WAITING = 6
+_TIMERS = (signal.SIGPROF, signal.SIGALRM)
+
+
 class Verdict(NamedTuple):
     """The test that failed, or None; `late`: it did not end in its time."""
 
@@ -45,15 +49,16 @@ class Session:
     def ask(self, prepare: Callable[[], object], tests: Sequence[int], seconds: Sequence[float]) -> Verdict:
         """Runs tests, after `prepare`, in a process of their own until one fails.
 
-        `seconds`: the time that each may take.
+        `seconds`: the time that each may be busy; that it may take is a multiple, as the machine may be busy, too.
         """
 
         def ask() -> NoReturn:
             prepare()
             for number, (test, limit) in enumerate(zip(tests, seconds, strict=True)):
                 self._current[:] = number.to_bytes(4, "little")
-                # Not handled: this ends the process wherever it is.
-                signal.setitimer(signal.ITIMER_REAL, limit)
+                # Not handled: these end the process wherever it is, busy or waiting.
+                signal.setitimer(signal.ITIMER_PROF, limit)
+                signal.setitimer(signal.ITIMER_REAL, _WAITING * limit)
                 if not self.run(test, tests[number + 1] if number + 1 < len(tests) else None):
                     os._exit(1)
             os._exit(0)
@@ -62,7 +67,7 @@ class Session:
         if status == 0:
             return Verdict(None, False)
         failed = tests[int.from_bytes(self._current[:], "little")]
-        return Verdict(failed, os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGALRM)
+        return Verdict(failed, os.WIFSIGNALED(status) and os.WTERMSIG(status) in _TIMERS)
 
     def run(self, test: int, following: int | None) -> bool:
         """Runs one test here (in a forked process); returns whether it passed or was skipped."""
