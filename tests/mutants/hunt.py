@@ -1,12 +1,12 @@
 """Which tests are asked about a mutant, and in which order.
 
-Only those that reach the changed statement: first the ones that have found others of the same function, then some of
-every test file. A mutant that all of these let pass is asked of all that reach it only on demand (`--deep`).
+Only those that reach the changed statement: first the ones that have found others of the same function, then those
+that reach little else, and some of every test file, as long as the time for one mutant lasts (`--seconds`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import chain, zip_longest
 from pathlib import Path
 from typing import NamedTuple
@@ -78,10 +78,11 @@ class Hunt:
                 taken.add(name)
                 yield name
 
-    def _spread(self, known: dict[str, Seen]) -> Sequence[str]:
-        """One of each file in turn, quick ones first; files first whose tests reach little else."""
+    def _spread(self, known: dict[str, Seen]) -> Iterator[str]:
+        """In turn: the test that reaches least beside the statement, and a quick one of the next file."""
+        close = sorted(known, key=lambda name: (len(known[name].reached), known[name].seconds))
         files: dict[str, list[str]] = {}
         for name in sorted(known, key=lambda name: known[name].seconds):
             files.setdefault(name.partition("::")[0], []).append(name)
-        by_size = sorted(files.values(), key=lambda names: min(len(known[name].reached) for name in names))
-        return [name for turn in zip_longest(*by_size) for name in turn if name is not None]
+        by_file = [name for turn in zip_longest(*files.values()) for name in turn if name is not None]
+        return chain.from_iterable(zip(close, by_file, strict=True))
