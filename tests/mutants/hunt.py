@@ -52,7 +52,7 @@ class Hunt:
         changes = self._live.changes(self._path, mutated(self._source, mutant))
         if not changes:
             raise SystemExit(f"not loaded: {mutant.module} {mutant.name}")
-        chosen = list(self._chosen(mutant, known))
+        chosen = self._chosen(mutant, known)
         numbers = [self._numbers[name] for name in chosen]
         limits = [3 * known[name].seconds + self._limits.patience for name in chosen]
         verdict = self._session.ask(lambda: put(changes), numbers, limits)
@@ -66,17 +66,15 @@ class Hunt:
             names.insert(0, finder)
         return Found.LATE if verdict.late else Found.KILLED
 
-    def _chosen(self, mutant: Mutant, known: dict[str, Seen]) -> Iterator[str]:
+    def _chosen(self, mutant: Mutant, known: dict[str, Seen]) -> list[str]:
         recent = [name for key in (mutant.where.function, "") for name in self._finders.get(key, [])[:_RECENT]]
-        spent = 0.0
-        taken = set()
+        left = self._limits.tests
+        taken: dict[str, float] = {}
         for name in chain(recent, self._spread(known)):
-            if name in known and name not in taken:
-                spent += known[name].seconds
-                if taken and spent > self._limits.tests:
-                    return
-                taken.add(name)
-                yield name
+            if name in known and name not in taken and (known[name].seconds <= left or not taken):
+                left -= known[name].seconds
+                taken[name] = 0.0 if name in recent else known[name].seconds
+        return sorted(taken, key=taken.__getitem__)
 
     def _spread(self, known: dict[str, Seen]) -> Iterator[str]:
         """In turn: the test that reaches least beside the statement, and a quick one of the next file."""
