@@ -1,7 +1,7 @@
 """Which tests are asked about a mutant, and in which order.
 
 Only those that reach the changed statement: first the ones that have found others of the same function, then those
-that reach little else, and some of every test file, as long as the time for one mutant lasts (`--seconds`).
+that bear its name or reach little else, and some of every test file, for as long as one mutant may take (`--seconds`).
 """
 
 from __future__ import annotations
@@ -77,8 +77,9 @@ class Hunt:
         return sorted(taken, key=taken.__getitem__)
 
     def _spread(self, known: dict[str, Seen]) -> Iterator[str]:
-        """In turn: the test that reaches least beside the statement, and a quick one of the next file."""
-        close = sorted(known, key=lambda name: (len(known[name].reached), known[name].seconds))
+        """In turn: one that is about the module or reaches least beside the statement; a quick one of the next file."""
+        about = f"test_{self._path.stem}.py::"
+        close = sorted(known, key=lambda name: (about not in name, len(known[name].reached), known[name].seconds))
         files: dict[str, list[str]] = {}
         for name in sorted(known, key=lambda name: known[name].seconds):
             files.setdefault(name.partition("::")[0], []).append(name)
