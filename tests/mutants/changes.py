@@ -170,7 +170,11 @@ def _walk(parent: ast.AST, where: Where | None, wheres: dict[int, Where]) -> Ite
             if not isinstance(child, ast.AST) or isinstance(child, ast.Raise | ast.Assert | ast.JoinedStr):
                 continue
             inner = wheres.get(id(child), where)
-            if _logs(child) or (inner is not None and inner.function.endswith(("__repr__", "__str__"))):
+            if (
+                _logs(child)
+                or _checks(child)
+                or (inner is not None and inner.function.endswith(("__repr__", "__str__")))
+            ):
                 continue
             if inner is not None:
                 yield _Place(child, parent, field, index, inner)
@@ -182,6 +186,11 @@ def _logs(node: ast.AST) -> bool:
         case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id=name) | ast.Attribute(attr=name)))):
             return name in _LOGS
     return False
+
+
+def _checks(node: ast.AST) -> bool:
+    """What cannot fail: it is there to be found out, should it."""
+    return isinstance(node, ast.keyword) and node.arg == "strict"
 
 
 def _text(place: _Place) -> str:

@@ -34,7 +34,7 @@ class Numbering(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """What is known of one test: whether it passes, in how many seconds, and the statements it reaches, ascending."""
+    """What is known of one test: whether it passes, how long it is busy, and the statements it reaches, ascending."""
 
     passes: bool
     seconds: float
@@ -149,9 +149,9 @@ class Recorder:
         found = {}
         for test, following in zip(tests, [*tests[1:], None], strict=True):
             reached[:] = bytes(len(reached))
-            began = time.monotonic()
+            began = time.process_time()
             passes = self._session.run(test, following)
-            seconds = time.monotonic() - began
+            seconds = time.process_time() - began
             numbers = sorted(set(_set_bytes(reached)) | fixtures.of(self._session.items[test]))
             found[self._session.names[test]] = Seen(passes, seconds, np.array(numbers, np.uint32))
         return found

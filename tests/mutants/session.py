@@ -25,7 +25,9 @@ _PR_SET_PDEATHSIG = 1
 """Of Linux: the signal that a process gets when the one that started it ends."""
 
 
-_WAITING = 6
+_WAITING = 10
+"""How many times as long a test may take as it may be busy."""
+
 _TIMERS = (signal.SIGPROF, signal.SIGALRM)
 
 
@@ -49,7 +51,7 @@ class Session:
     def ask(self, prepare: Callable[[], object], tests: Sequence[int], seconds: Sequence[float]) -> Verdict:
         """Runs tests, after `prepare`, in a process of their own until one fails.
 
-        `seconds`: the time that each may be busy; that it may take is a multiple, as the machine may be busy, too.
+        `seconds`: the time that each may be busy; that it may take is a multiple.
         """
 
         def ask() -> NoReturn:
