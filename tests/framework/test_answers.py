@@ -5,11 +5,13 @@ import pytest
 
 from koordsched.framework.diagnosis import first_error, one_node_error
 from koordsched.framework.interface import CycleState, PostFilter, PostFilterResult
+from koordsched.framework.permit import WaitingPod
 from koordsched.framework.scoring import InvalidScore, PreScoreFailed, score
 from koordsched.framework.status import PASS, SUCCESS, Code, Status
 from koordsched.framework.verdicts import Verdicts
 from tests.plugins.harness import scheduler
 from tests.plugins.objects import container, node, pod
+from tests.virtualtime import run
 
 
 class Told(PostFilter):
@@ -124,3 +126,15 @@ def test_errors_of_scoring(answer, error, message):
     with pytest.raises(error) as raised:
         score(cycle, profile.handle.cluster.table, verdicts).totals()
     assert str(raised.value) == message
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.5, "500ms"), (1, "1s"), (10.25, "10.25s"), (59, "59s"), (60, "1m0s"), (90, "1m30s"), (3600, "15m0s")],
+)
+def test_a_pod_that_waits_says_for_how_long(seconds, text):
+    async def main():
+        return await WaitingPod(None, {"Gang": seconds}).wait()
+
+    rejected = run(main())
+    assert rejected.reasons == (f"rejected due to timeout after waiting {text} at plugin Gang",)
