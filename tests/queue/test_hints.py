@@ -337,10 +337,10 @@ def test_pods_that_wait_for_their_node_are_asked_about_other_nodes(scope: Scope,
     def helps(pod: Pod, old: Any, new: Any) -> QueueingHint:
         return QUEUE if pod.name == "a" else SKIP
 
-    other = OtherNodeHint[Pod](node=lambda old, new: str(new), fn=lambda pod, old, new: QUEUE)
+    other = OtherNodeHint[Pod](node=lambda old, new: str(new), fn=lambda pod, old, new: SKIP)
     queue = make_queue(
-        [HintRegistration("Fit", NODE, None, Scope.SHAPE, other), HintRegistration("Ports", NODE, helps, scope)]
+        [HintRegistration("Fit", NODE, None, Scope.SHAPE, other), HintRegistration("Fit", NODE, helps, scope)]
     )
-    waiting = [reject(queue, Pod(name, nominated_node="n"), "Ports") for name in ("a", "b")]
+    waiting = [reject(queue, Pod(name, nominated_node="n"), "Fit") for name in ("a", "b")]
     queue.move_all(NODE, None, "m")
     assert {queued.pod.name for queued in waiting if queued.place is Place.BACKOFF} == woken
