@@ -102,6 +102,7 @@ class Survey:
                 collected(self._root, unknown, lambda session: self._record(session, unknown))
                 os._exit(0)
             os.wait()
+            self._reach = Reach(self._root, self._root / ".mutants")  # which has read none of the old records
         todo = {module: chosen for module in self._mutants if (chosen := self._chosen(module))}
         needed = set()
         for module, chosen in todo.items():
