@@ -1,5 +1,7 @@
 """What is made of the answers of plugins: texts of errors and rejections, and the end of the PostFilter chain."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -70,6 +72,13 @@ def test_who_ends_the_post_filters_decides_on_the_nomination(answers, code, text
     profile.post_filters = tuple(map(Told, answers))
     found = profile.run_post_filter(cycle, verdicts.codes)
     assert (found.status.code, found.status.reasons, found.nominated_node) == (code, texts, nominated)
+
+
+def test_all_who_refuse_to_make_room_are_waited_for():
+    profile, cycle, verdicts = setup()
+    by = ({"A"}, set(), {"C"})
+    profile.post_filters = tuple(Told(replace(refused("a"), refused_by=frozenset(names))) for names in by)
+    assert profile.run_post_filter(cycle, verdicts.codes).refused_by == {"A", "C"}
 
 
 def test_a_rejection_on_one_node_counts_its_reasons():
