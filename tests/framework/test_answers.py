@@ -1,14 +1,15 @@
 """What is made of the answers of plugins: texts of errors and rejections, and the end of the PostFilter chain."""
 
 from dataclasses import replace
+from random import Random
 
 import numpy as np
 import pytest
 
 from koordsched.framework.diagnosis import first_error, one_node_error
-from koordsched.framework.interface import CycleState, PostFilter, PostFilterResult
+from koordsched.framework.interface import CycleState, FewScores, PostFilter, PostFilterResult
 from koordsched.framework.permit import WaitingPod
-from koordsched.framework.scoring import InvalidScore, PreScoreFailed, score
+from koordsched.framework.scoring import InvalidScore, PreScoreFailed, decide, score
 from koordsched.framework.status import PASS, SUCCESS, Code, Status
 from koordsched.framework.verdicts import Verdicts
 from tests.plugins.harness import scheduler
@@ -135,6 +136,34 @@ def test_errors_of_scoring(answer, error, message):
     with pytest.raises(error) as raised:
         score(cycle, profile.handle.cluster.table, verdicts).totals()
     assert str(raised.value) == message
+
+
+class Few(Told):
+    """Scores these rows alone."""
+
+    def few(self, cycle, pod, codes):
+        return FewScores(*self.answer)
+
+
+@pytest.mark.parametrize(
+    ("rows", "scores", "chosen"),
+    [
+        ([0], [0], {0, 1}),
+        ([0], [1], {0}),
+        ([1], [100], {1}),
+        ([0, 1], [5, 5], {0, 1}),
+        ([0, 1], [5, 6], {1}),
+        ([], [], {0, 1}),
+    ],
+)
+def test_equal_nodes_have_equal_chances_where_few_are_scored(rows, scores, chosen):
+    profile, cycle, verdicts = setup()
+    asked = [(Few((rows, scores, scores)), 2)]
+    table = profile.handle.cluster.table
+    choices = [decide(cycle, table, verdicts, Random(seed), asked) for seed in range(20)]
+    assert {choice.row for choice in choices} == chosen
+    alike = verdicts.evaluation.totals.item(0)
+    assert {choice.total - alike for choice in choices} == {2 * max(scores, default=0)}
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,9 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, help="ends after so long", default=float("inf"))
     parser.add_argument("--seconds", type=float, help="of tests per mutant", default=15.0)
     parser.add_argument("--patience", type=float, help="seconds that a test may be busy beyond 3 times", default=1.0)
-    parser.add_argument("--survivors", action="store_true", help="try those again that no test has found")
+    parser.add_argument(
+        "--survivors", action="store_true", help="try those again that no test has found, of all slices"
+    )
     parser.add_argument("--list", action="store_true", help="print what is known")
     parser.add_argument("--root", type=Path, default=ROOT, help="of the tree; its tests are in `tests`")
     parser.add_argument("--results", type=Path, default=Path(__file__).parent, help="the folder of what is kept")
@@ -114,11 +116,13 @@ class Survey:
             raise SystemExit("no test reaches any of these mutants")
 
     def _chosen(self, module: str) -> list[Mutant]:
-        part, parts = map(int, self._arguments.slice.split("/"))
-        mutants = [mutant for mutant in self._mutants[module] if int(mutant.key, 16) % parts == part - 1]
+        mutants = self._mutants[module]
         if self._arguments.survivors:
-            return [mutant for mutant in mutants if self._results.survives(mutant)]
-        return [mutant for mutant in mutants if not self._results.has(mutant)]
+            left = [mutant for mutant in mutants if self._results.survives(mutant)]
+            return [mutant for mutant in left if not self._results.is_justified(mutant)]
+        part, parts = map(int, self._arguments.slice.split("/"))
+        part_of = [mutant for mutant in mutants if int(mutant.key, 16) % parts == part - 1]
+        return [mutant for mutant in part_of if not self._results.has(mutant)]
 
     def _record(self, session: Session, test_files: list[str]) -> None:
         modules = [module for target in TARGETS for module in modules_in(self._root, target)]
