@@ -160,17 +160,15 @@ def test_the_room_of_less_important_pods_is_taken_at_once():
         evictions = SlowEvictions(seconds=30.0)
 
         async def slow(call, proceed):
-            if call.path.endswith("/pods/p/status") and promised:
-                await asyncio.sleep(20)
+            if call.path.endswith("/pods/p/status"):
+                await asyncio.sleep(20)  # what is promised is known before it can be read
             return await evictions(call, proceed)
 
         async with scheduler_on(embedded, fault=slow) as running:
-            promised = []
             nominator = running.scheduler.queue.nominator
             embedded.insert(pod("p", container(cpu="1"), priority=100))
             await asyncio.sleep(1)
-            promised = [each.name for each in nominator.nominated_on("alder")]
-            assert promised == ["p"]
+            assert [each.name for each in nominator.nominated_on("alder")] == ["p"]
             embedded.insert(pod("q", container(cpu="1"), priority=200))
             await asyncio.sleep(1)
             assert [each.name for each in nominator.nominated_on("alder")] == ["q"]
