@@ -52,8 +52,10 @@ class Results:
         for module, kept in (json.loads(self._path.read_text()) if self._path.exists() else {}).items():
             self._killed[module] = set(kept["killed"].split())
             self._others[module] = kept["others"]
-        reasons = folder / "justified.json"
-        self.justified: dict[str, dict[str, str]] = json.loads(reasons.read_text()) if reasons.exists() else {}
+        self._reasons = folder / "justified.json"
+        self.justified: dict[str, dict[str, str]] = (
+            json.loads(self._reasons.read_text()) if self._reasons.exists() else {}
+        )
 
     def has(self, mutant: Mutant) -> bool:
         """Whether it has been tried."""
@@ -76,7 +78,7 @@ class Results:
             self._others[mutant.module][mutant.name] = found.value
 
     def keep(self, module: str, mutants: Sequence[Mutant]) -> None:
-        """Forgets mutants of a module that there are no longer, and writes the file."""
+        """Forgets mutants of a module that there are no longer, and writes what is known."""
         keys = {mutant.key for mutant in mutants}
         names = {mutant.name for mutant in mutants}
         self._killed[module] = self._killed.get(module, set()) & keys
@@ -87,9 +89,11 @@ class Results:
             for each, others in sorted(self._others.items())
             if others or self._killed.get(each)
         }
-        written = self._path.with_suffix(".new")
-        written.write_text(json.dumps(kept, indent=1) + "\n")
-        written.replace(self._path)
+        _write(self._path, kept)
+        reasons = self.justified.get(module, {})
+        if not reasons.keys() <= names:
+            self.justified[module] = {name: reason for name, reason in reasons.items() if name in names}
+            _write(self._reasons, self.justified)
 
     def row(self, mutants: Sequence[Mutant]) -> Row:
         """The numbers of a module."""
@@ -97,6 +101,12 @@ class Results:
         left = [mutant for mutant in mutants if self.survives(mutant)]
         survivors = [mutant.name for mutant in left if not self.is_justified(mutant)]
         return Row(len(mutants), killed, len(left) - len(survivors), tuple(survivors))
+
+
+def _write(path: Path, value: object) -> None:
+    written = path.with_suffix(".new")
+    written.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n")
+    written.replace(path)
 
 
 def table(rows: dict[str, Row]) -> Iterator[str]:
