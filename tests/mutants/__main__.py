@@ -66,6 +66,7 @@ def main() -> int:
     parser.add_argument(
         "--survivors", action="store_true", help="try those again that no test has found, of all slices"
     )
+    parser.add_argument("--tests", nargs="+", help="ask no other test files than these", default=())
     parser.add_argument("--list", action="store_true", help="print what is known")
     parser.add_argument("--root", type=Path, default=ROOT, help="of the tree; its tests are in `tests`")
     parser.add_argument("--results", type=Path, default=Path(__file__).parent, help="the folder of what is kept")
@@ -92,7 +93,9 @@ class Survey:
         }
         tests = sorted((self._root / "tests").rglob("test_*.py"))
         names = [str(path.relative_to(self._root)) for path in tests]
-        self._test_files = [name for name in names if not name.startswith(LEFT_OUT)]
+        self._test_files = [
+            name for name in names if name in (arguments.tests or names) and not name.startswith(LEFT_OUT)
+        ]
 
     def run(self) -> None:
         """Tries the mutants of the slice that have not been tried."""
