@@ -52,7 +52,7 @@ verify: venv ## All tests
 	$(BIN)/pytest -n $(WORKERS) $(ARGS)
 
 mutants: venv ## Small defects in what decides, and whether tests find them; SLICE=1/20: the first twentieth
-	nice $(BIN)/python tools/mutants.py --slice $(SLICE) $(ARGS)
+	nice $(BIN)/python -m tests.mutants --slice $(SLICE) $(ARGS)
 
 soak: venv ## Real processes under load and churn, judged; MINUTES=30, RATE=200 pods per second
 	$(BIN)/python -m tests.soak --minutes $(MINUTES) --rate $(RATE) $(ARGS)

@@ -27,7 +27,7 @@ class Nominations(Protocol):
         """The node a pod is nominated to, "" if none."""
 
     def stamp_of(self, node: str) -> int:
-        """A number that is another one after every change of the nominations to a node."""
+        """A number that is another one after every change of the nominations to a node that has some."""
 
     def nominated_on(self, node: str, priority: int | None = None) -> Sequence[Pod]:
         """The pods nominated to a node; only those of at least `priority`, if given."""

@@ -13,15 +13,12 @@ MAX_WAIT = 15 * 60.0
 
 
 def _seconds(value: float) -> str:
-    """A duration as Go prints it, down to milliseconds: 10s, 1m30s, 1h0m0s, 500ms."""
+    """A duration below an hour as Go prints it, down to milliseconds: 10s, 1m30s, 500ms."""
     if value < 1:
         return f"{round(value * 1000)}ms"
-    whole, rest = int(value), value - int(value)
-    hours, minutes, seconds = whole // 3600, whole // 60 % 60, whole % 60
-    fraction = f"{seconds + rest:.3f}".rstrip("0").rstrip(".")
-    if hours:
-        return f"{hours}h{minutes}m{fraction}s"
-    return f"{minutes}m{fraction}s" if minutes else f"{fraction}s"
+    minutes, rest = divmod(value, 60)
+    seconds = f"{rest:.3f}".rstrip("0").rstrip(".")
+    return f"{minutes:.0f}m{seconds}s" if minutes else f"{seconds}s"
 
 
 class WaitingPod:

@@ -68,12 +68,3 @@ class Verdicts:
         if self._rows is None:
             self._rows = np.flatnonzero(self.codes == PASS)
         return self._rows
-
-    def refuse(self, row: int, code: int) -> None:
-        """Takes a feasible row out, for a reason found outside of the chain (an extender)."""
-        if self.evaluation is not None:
-            self.codes = self.codes.copy()
-            self.wider, self.evaluation = self.evaluation, None
-        self.codes[row] = code
-        self.feasible -= 1
-        self._rows = None

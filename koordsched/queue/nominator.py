@@ -135,8 +135,8 @@ class Nominator(Generic[P]):
         return found[0] if found else ""
 
     def stamp_of(self, node: str) -> int:
-        """The version in which the nominations to a node last changed; 0 if there are none."""
-        return self._stamps.get(node, 0)
+        """The version in which the nominations to a node last changed; there are some."""
+        return self._stamps[node]
 
     def nodes_with_nominated(self) -> KeysView[str]:
         """The nodes that pods are nominated to."""

@@ -31,7 +31,7 @@ class QueueTimers(Generic[P]):
         self._clock = clock
         self._max_unschedulable = max_unschedulable
         self._started = clock()
-        self._next_flush = self._started + FLUSH_INTERVAL
+        self._next_flush = self._tick_after(self._started)
 
     def run(self) -> None:
         """Run the flushes that are due."""

@@ -286,6 +286,25 @@ def test_an_event_that_cannot_be_encoded_is_dropped_alone(caplog):
     run(main())
 
 
+def test_a_write_that_is_awaited_and_dropped_says_so(monkeypatch):
+    """Where the caller is gone, too, nothing is said."""
+    monkeypatch.setitem(lanes_module.CAPACITY, Lane.STATUS, 2)
+
+    async def main():
+        server = Server()
+        lanes = make(server, slots=1)
+        first, gone, dropped = (lanes.submit(Lane.STATUS, write(name)) for name in ("first", "gone", "dropped"))
+        gone.cancel()
+        lanes.post(Lane.STATUS, write("a"))
+        lanes.post(Lane.STATUS, write("b"))
+        assert [await outcome(future) for future in (first, dropped)] == [201, QueueFull]
+        assert await lanes.drain(60)
+        assert server.order() == ["first", "a", "b"]
+        assert lanes.stats[Lane.STATUS].dropped == 2
+
+    run(main())
+
+
 def test_a_full_awaited_lane_says_so(monkeypatch):
     monkeypatch.setitem(lanes_module.CAPACITY, Lane.BINDING, 2)
 

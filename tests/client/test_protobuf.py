@@ -163,7 +163,7 @@ def test_a_refusal_with_causes():
     }
     error = error_from_status(encoded(orjson.dumps(status)))
     assert (error.status, error.reason, error.retry_after) == (504, "Timeout", 1.0)
-    assert error.has_cause("ResourceVersionTooLarge")
+    assert [error.has_cause(cause) for cause in ("ResourceVersionTooLarge", "DisruptionBudget")] == [True, False]
     assert error.details == status["details"]
 
 

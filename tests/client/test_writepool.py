@@ -333,6 +333,15 @@ async def test_idle_connections_are_closed(monkeypatch):
         await until(lambda: not server.connections)
 
 
+async def test_a_request_after_a_rest_ends_in_its_time():
+    async with HttpServer() as server, Client(server.url) as client:
+        await client.ask()
+        loop, writer = asyncio.get_running_loop(), client.writer
+        await until(lambda: writer._timer is not None and writer._timer.when() > loop.time() + 5)
+        server.answer = lambda exchange: None
+        assert type(await client.ask(timeout=0.2)) is Ambiguous
+
+
 async def test_many_requests_under_churn_each_get_their_own_answer():
     """Servers that close at random: every answer belongs to its request, every request has one outcome."""
     async with HttpServer() as server, Client(server.url) as client:

@@ -125,6 +125,16 @@ def test_a_column_becomes_wider_and_longer_and_keeps_what_it_has(fill):
     assert column.data[0].tolist() == [fill] * 4
 
 
+@pytest.mark.parametrize("width", [0, 2])
+@pytest.mark.parametrize("stored", [1, 7, 8, 64])
+def test_a_column_that_grows_keeps_few_numbers_and_many(width, stored):
+    column = Column(64, np.int64, width=width)
+    column.data[-stored:] = 7
+    column.grow(90)
+    assert column.data.shape == ((90, width) if width else (90,))
+    assert np.flatnonzero(column.data.any(axis=1) if width else column.data).tolist() == list(range(64 - stored, 64))
+
+
 def test_a_column_of_one_number_per_row_does_not_become_wider():
     with pytest.raises(ValueError, match="one number per row"):
         Column(2, np.int64).widen(3)

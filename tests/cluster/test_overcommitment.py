@@ -1,5 +1,7 @@
 """Over-commitment of nodes that virtual pods are on."""
 
+import pytest
+
 from koordsched.api import core
 from koordsched.api.decoding import convert
 from koordsched.cluster.state import ClusterState
@@ -26,3 +28,14 @@ def test_what_virtual_pods_hold_is_not_counted():
         "hostPort TCP/80 2 of 1",
         "pods 3 of 2",
     ]
+
+
+@pytest.mark.parametrize("held", ["", "10.0.0.1"])
+@pytest.mark.parametrize("used", ["", "10.0.0.1"])
+def test_a_host_port_that_a_virtual_pod_and_another_one_have(held, used):
+    state = ClusterState()
+    state.upsert_node(convert(node("alder"), core.Node))
+    for name, ip, virtual in (("held", held, "thing/x"), ("user", used, "")):
+        wire = convert(pod(name, container(ports=[(ip, "TCP", 80)]), on="alder"), core.Pod)
+        state.set_pod(state.pods.build(wire, virtual=virtual))
+    assert not state.overcommitments

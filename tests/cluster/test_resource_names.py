@@ -6,6 +6,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from koordsched.api import core
+from koordsched.api.decoding import convert
 from koordsched.cluster.resources import FIRST_SCALAR, ResourceNames
 from koordsched.cluster.state import ClusterState
 from tests.cluster.objects import wire_node, wire_pod
@@ -38,6 +40,31 @@ def test_names_of_the_configuration_keep_their_index():
     gc.collect()
     assert [names.hold(f"n{i}").index for i in range(3)] == [index + 1] * 3
     assert names.intern("example.com/scored") == index
+
+
+def test_a_pod_holds_the_name_of_what_it_requests():
+    state = ClusterState()
+    built = state.pods.build(wire_pod("p", **{"example.com/a": "1"}))
+    gc.collect()
+    names = state.table.resource_names
+    assert names.index["example.com/a"] == FIRST_SCALAR
+    assert names.hold("example.com/b").index == FIRST_SCALAR + 1
+    assert dict(built.requests.amounts)[FIRST_SCALAR] == 1
+
+
+def test_old_names_are_replaced_wherever_a_pod_has_them():
+    old, new = "example.com/old", "example.com/new"
+    thing = pod("p", container(cpu="1", **{old: "2"}), container(name="d", cpu="1"))
+    thing["spec"]["overhead"] = {old: "1"}
+    spec = convert(thing, core.Pod).spec
+    names = ResourceNames()
+    assert names.read_spec(spec) is spec
+    names.rename({old: new})
+    renamed = names.read_spec(spec)
+    first, second = renamed.containers
+    assert (first.resources.requests, second.resources.requests) == ({"cpu": "1", new: "2"}, {"cpu": "1"})
+    assert renamed.overhead == {new: "1"}
+    assert names.read_spec(renamed) is renamed
 
 
 class Histories(RuleBasedStateMachine):

@@ -181,6 +181,17 @@ Histories.TestCase.settings = settings(max_examples=60, stateful_step_count=30, 
 TestHistories = Histories.TestCase
 
 
+def test_a_node_that_never_came_leaves_nothing_behind():
+    state = ClusterState()
+    for name in "ab":
+        state.set_pod(state.pods.build(wire_pod(name, name, "1", on="elsewhere")))
+    assert state.orphans["elsewhere"].keys() == {"a", "b"}
+    for uid in "ab":
+        assert state.orphans
+        state.remove_pod(uid)
+    assert not state.orphans
+
+
 def test_assuming_a_pod_twice_is_an_error():
     state = ClusterState()
     state.upsert_node(wire_node("alder"))

@@ -1,15 +1,20 @@
 """What is made of the answers of plugins: texts of errors and rejections, and the end of the PostFilter chain."""
 
+from dataclasses import replace
+from random import Random
+
 import numpy as np
 import pytest
 
 from koordsched.framework.diagnosis import first_error, one_node_error
-from koordsched.framework.interface import CycleState, PostFilter, PostFilterResult
-from koordsched.framework.scoring import InvalidScore, PreScoreFailed, score
+from koordsched.framework.interface import CycleState, FewScores, PostFilter, PostFilterResult
+from koordsched.framework.permit import WaitingPod
+from koordsched.framework.scoring import InvalidScore, PreScoreFailed, decide, score
 from koordsched.framework.status import PASS, SUCCESS, Code, Status
 from koordsched.framework.verdicts import Verdicts
 from tests.plugins.harness import scheduler
 from tests.plugins.objects import container, node, pod
+from tests.virtualtime import run
 
 
 class Told(PostFilter):
@@ -70,6 +75,13 @@ def test_who_ends_the_post_filters_decides_on_the_nomination(answers, code, text
     assert (found.status.code, found.status.reasons, found.nominated_node) == (code, texts, nominated)
 
 
+def test_all_who_refuse_to_make_room_are_waited_for():
+    profile, cycle, verdicts = setup()
+    by = ({"A"}, set(), {"C"})
+    profile.post_filters = tuple(Told(replace(refused("a"), refused_by=frozenset(names))) for names in by)
+    assert profile.run_post_filter(cycle, verdicts.codes).refused_by == {"A", "C"}
+
+
 def test_a_rejection_on_one_node_counts_its_reasons():
     assert one_node_error(Status(Code.UNSCHEDULABLE, ("R",))) == "0/1 nodes are available: 1 R."
     several = Status(Code.UNRESOLVABLE, ("late", "early", "late"))
@@ -124,3 +136,43 @@ def test_errors_of_scoring(answer, error, message):
     with pytest.raises(error) as raised:
         score(cycle, profile.handle.cluster.table, verdicts).totals()
     assert str(raised.value) == message
+
+
+class Few(Told):
+    """Scores these rows alone."""
+
+    def few(self, cycle, pod, codes):
+        return FewScores(*self.answer)
+
+
+@pytest.mark.parametrize(
+    ("rows", "scores", "chosen"),
+    [
+        ([0], [0], {0, 1}),
+        ([0], [1], {0}),
+        ([1], [100], {1}),
+        ([0, 1], [5, 5], {0, 1}),
+        ([0, 1], [5, 6], {1}),
+        ([], [], {0, 1}),
+    ],
+)
+def test_equal_nodes_have_equal_chances_where_few_are_scored(rows, scores, chosen):
+    profile, cycle, verdicts = setup()
+    asked = [(Few((rows, scores, scores)), 2)]
+    table = profile.handle.cluster.table
+    choices = [decide(cycle, table, verdicts, Random(seed), asked) for seed in range(20)]
+    assert {choice.row for choice in choices} == chosen
+    alike = verdicts.evaluation.totals.item(0)
+    assert {choice.total - alike for choice in choices} == {2 * max(scores, default=0)}
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.5, "500ms"), (1, "1s"), (10.25, "10.25s"), (59, "59s"), (60, "1m0s"), (90, "1m30s"), (3600, "15m0s")],
+)
+def test_a_pod_that_waits_says_for_how_long(seconds, text):
+    async def main():
+        return await WaitingPod(None, {"Gang": seconds}).wait()
+
+    rejected = run(main())
+    assert rejected.reasons == (f"rejected due to timeout after waiting {text} at plugin Gang",)

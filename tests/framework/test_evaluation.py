@@ -83,6 +83,20 @@ def test_kept_evaluations_equal_fresh_ones(seed):
             assert_same(kept, again.of(asked.shape))
 
 
+@pytest.mark.parametrize("weight", [1, 100, 20_000, 20_000_000])
+def test_totals_of_any_weights_have_room(weight):
+    score = [{"name": "NodeResourcesBalancedAllocation", "weight": weight}]
+    config = {"plugins": {"multiPoint": {"disabled": [{"name": "*"}]}, "score": {"enabled": score}}}
+    config["plugins"]["queueSort"], config["plugins"]["bind"] = (
+        {"enabled": [{"name": name}]} for name in ("PrioritySort", "DefaultBinder")
+    )
+    offline = scheduler([node("a"), pod("p", container(cpu="1", memory="1Gi"))], config)
+    profile = offline.profiles["default-scheduler"]
+    evaluation = profile.evaluations.of(offline.pending["default/p"].shape)
+    assert evaluation.totals.tolist()[0] % weight == 0
+    assert 0 < evaluation.totals.tolist()[0] // weight <= 100
+
+
 def test_only_the_dirty_row_is_asked_again():
     offline = scheduler([node(f"n{i}") for i in range(50)] + [pod("p", container(cpu="1"))])
     profile = offline.profiles["default-scheduler"]

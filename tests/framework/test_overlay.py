@@ -2,11 +2,13 @@
 
 from random import Random
 
+import numpy as np
 import pytest
 
 from koordsched.api import core
 from koordsched.api.decoding import convert
 from koordsched.cluster.resources import CPU
+from koordsched.cluster.state import ClusterState
 from koordsched.framework.interface import CycleState, PodFilter, PreFilter
 from koordsched.framework.overlay import Overlay
 from koordsched.framework.status import SUCCESS
@@ -238,3 +240,30 @@ def test_filters_are_told_of_every_difference_and_of_its_end():
             assert cluster.table.requested[CPU].data[:2].tolist() == requested
         assert not overlay.active
         assert cluster.table.requested[CPU].data[:2].tolist() == [1000, 0]
+
+
+def test_numbers_of_rows_follow_when_rows_come_and_go():
+    cluster = ClusterState()
+    one, other = (cluster.pods.build(convert(pod(name), core.Pod)) for name in "ab")
+    overlay = Overlay()
+    overlay.without(3, one)
+    overlay.with_pod(7, one)
+    kept, wide = overlay.column(np.int64), overlay.column(np.int32, width=2)
+    kept.data[:], wide.data[:] = [30, 70], [[3, 33], [7, 77]]
+
+    def numbers():
+        return overlay.rows.tolist(), kept.data.tolist(), wide.data.tolist()
+
+    overlay.without(5, one)
+    overlay.without(1, one)
+    assert numbers() == ([1, 3, 5, 7], [0, 30, 0, 70], [[0, 0], [3, 33], [0, 0], [7, 77]])
+    overlay.without(5, other)
+    overlay.renew(7, [other])
+    assert numbers()[0] == [1, 3, 5, 7]
+    assert overlay.away(5) == {one.uid, other.uid}
+    assert overlay.away(7) == {other.uid}
+    overlay.renew(3, [])
+    overlay.renew(9, [one])
+    assert numbers() == ([1, 5, 7, 9], [0, 0, 70, 0], [[0, 0], [0, 0], [7, 77], [0, 0]])
+    overlay.renew(2, [])
+    assert numbers()[0] == [1, 5, 7, 9]

@@ -9,7 +9,16 @@ import pytest
 from koordsched.cluster import events as ev
 from koordsched.cluster.events import ActionType as A
 from koordsched.cluster.events import ClusterEvent, EventResource
-from koordsched.queue.hints import ByKey, GroupBy, HintRegistration, HintTable, QueueingHint, Scope, every_event
+from koordsched.queue.hints import (
+    ByKey,
+    GroupBy,
+    HintRegistration,
+    HintTable,
+    OtherNodeHint,
+    QueueingHint,
+    Scope,
+    every_event,
+)
 from koordsched.queue.item import Place
 from tests.queue.pods import Pod, Shape, make_queue, reject
 
@@ -319,3 +328,19 @@ def test_matching_is_remembered() -> None:
     table = HintTable[Pod]([HintRegistration("P", NODE)])
     assert table.matching(NODE) is table.matching(ClusterEvent(ev.NODE, A.ADD))
     assert not table.matching(ev.NODE_DELETE)
+
+
+@pytest.mark.parametrize(("scope", "woken"), [(Scope.SHAPE, {"a", "b"}), (Scope.POD, {"a"})])
+def test_pods_that_wait_for_their_node_are_asked_about_other_nodes(scope: Scope, woken: set[str]) -> None:
+    """Once for all of a group, where that is enough; otherwise each."""
+
+    def helps(pod: Pod, old: Any, new: Any) -> QueueingHint:
+        return QUEUE if pod.name == "a" else SKIP
+
+    other = OtherNodeHint[Pod](node=lambda old, new: str(new), fn=lambda pod, old, new: SKIP)
+    queue = make_queue(
+        [HintRegistration("Fit", NODE, None, Scope.SHAPE, other), HintRegistration("Fit", NODE, helps, scope)]
+    )
+    waiting = [reject(queue, Pod(name, nominated_node="n"), "Fit") for name in ("a", "b")]
+    queue.move_all(NODE, None, "m")
+    assert {queued.pod.name for queued in waiting if queued.place is Place.BACKOFF} == woken

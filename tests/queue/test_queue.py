@@ -14,7 +14,7 @@ from koordsched.queue.backoff import BackoffPolicy
 from koordsched.queue.hints import ByKey, HintRegistration, QueueingHint, Scope
 from koordsched.queue.item import Place, QueuedPod
 from koordsched.queue.queue import SchedulingQueue
-from tests.queue.pods import PROFILE, Clock, Pod, make_queue, pop, reject
+from tests.queue.pods import PROFILE, Clock, Pod, make_queue, pop, reject, scheduling_gates
 from tests.steps import counted
 
 FREED = ev.ASSIGNED_POD_DELETE
@@ -55,6 +55,16 @@ def test_popping_starts_an_attempt() -> None:
     assert (queued.attempts, queued.place, queued.initial_attempt_timestamp) == (2, Place.IN_FLIGHT, 7.0)
     assert queued.unschedulable_plugins == queued.pending_plugins == frozenset()
     assert queue.in_flight_pods() == [queued.pod]
+
+
+def test_the_first_attempt_of_a_pod_that_is_popped_out_of_turn() -> None:
+    clock = Clock(7.0)
+    queue = make_queue(HINTS, clock=clock, pre_enqueue={"Gates": scheduling_gates})
+    tried = reject(queue, Pod("tried"), "Fit")
+    gated = Pod("gated", gates=("g",))
+    queue.add(gated)
+    clock.now = 9.0
+    assert [queued and queued.initial_attempt_timestamp for queued in map(queue.pop_pod, (tried.pod, gated))] == [7, 9]
 
 
 def test_the_first_of_two_attempts_at_a_pod_ends_both() -> None:

@@ -67,11 +67,14 @@ def test_a_crowd_that_waits_on_permit_keeps_no_other_pod_out(picky):
             await asyncio.sleep(5)
             scheduler = running.scheduler
             assert len(scheduler.waiting) == scheduler.binding.in_flight == MAX_BINDING
+            under_way = scheduler.binding.metrics.running("binding")
+            assert under_way.value == MAX_BINDING
             picky[0].wait = 0.0
             for i in range(100):
                 embedded.insert(pod(f"other{i}"))
             await asyncio.sleep(5)
             assert (bound(embedded, "other"), bound(embedded, "waits")) == (100, 0)
+            assert under_way.value == MAX_BINDING
 
     run(main())
 

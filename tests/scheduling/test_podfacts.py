@@ -65,6 +65,15 @@ def test_declared_facts_are_part_of_the_shape_and_others_are_not():
     assert shapes[3].meta.owner_kinds == ("Job",)
 
 
+def test_an_annotation_that_is_read_of_some_pods():
+    cluster = ClusterState()
+    cluster.shape_facts.declare_if(WANTED, lambda meta: meta.labels.get("app") == "web")
+    read = [built(cluster, annotated(name, wanted=name, labels={"app": "web"})).shape for name in "ab"]
+    others = [built(cluster, annotated(name, wanted=name)).shape for name in "cd"]
+    assert [shape.meta.annotations for shape in (*read, *others)] == [{WANTED: "a"}, {WANTED: "b"}, {}, {}]
+    assert others[0] is others[1]
+
+
 def test_pods_that_differ_in_a_declared_annotation_share_no_verdict():
     async def main():
         embedded = Embedded()

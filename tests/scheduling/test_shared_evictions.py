@@ -138,6 +138,44 @@ def test_all_who_wait_for_a_victim_try_again_when_its_eviction_fails(times):
     run(main())
 
 
+def test_who_counts_on_the_eviction_of_another_that_fails_tries_again():
+    async def main():
+        embedded = full_node(1)
+        evictions = SlowEvictions(refused={"v0": 1})
+        async with scheduler_on(embedded, fault=evictions):
+            embedded.insert(pod("p", container(cpu="1"), priority=100))
+            await asyncio.sleep(1)
+            embedded.insert(pod("q", container(cpu="1"), priority=200))
+            await asyncio.sleep(1)
+            embedded.registry.delete(embedded.resource("Pod"), "default", "p", grace_period_seconds=0)
+            await asyncio.sleep(60)
+            assert on(embedded, "q") == "alder"
+
+    run(main())
+
+
+def test_the_room_of_less_important_pods_is_taken_at_once():
+    async def main():
+        embedded = full_node(1)
+        evictions = SlowEvictions(seconds=30.0)
+
+        async def slow(call, proceed):
+            if call.path.endswith("/pods/p/status"):
+                await asyncio.sleep(20)  # what is promised is known before it can be read
+            return await evictions(call, proceed)
+
+        async with scheduler_on(embedded, fault=slow) as running:
+            nominator = running.scheduler.queue.nominator
+            embedded.insert(pod("p", container(cpu="1"), priority=100))
+            await asyncio.sleep(1)
+            assert [each.name for each in nominator.nominated_on("alder")] == ["p"]
+            embedded.insert(pod("q", container(cpu="1"), priority=200))
+            await asyncio.sleep(1)
+            assert [each.name for each in nominator.nominated_on("alder")] == ["q"]
+
+    run(main())
+
+
 def test_a_preemptor_that_is_woken_too_early_waits():
     """Something else happens while the last victim is told to go: that is no reason to tell it again."""
 

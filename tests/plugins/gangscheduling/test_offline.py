@@ -3,6 +3,7 @@
 from random import Random
 
 from koordsched.plugins import IN_TREE
+from koordsched.plugins.gangscheduling import messages
 from koordsched.scheduling.offline import OfflineScheduler
 from koordsched.scheduling.snapshot import snapshot
 from tests.extraplugins import resolved_with
@@ -51,6 +52,18 @@ def test_or_none_is():
 def test_gated_members_say_what_they_wait_for():
     found = outcomes(offline(node("n1"), group(2), member("a")), "a")
     assert found["a"].message == "waiting for minCount pods from a gang to appear in scheduling queue"
+
+
+def test_members_of_several_schedulers_are_not_placed():
+    profiles = [{"schedulerName": name} for name in ("default-scheduler", "other")]
+    resolved = resolved_with({**CONFIG, "profiles": profiles}, (), GATES)
+    stranger = member("b")
+    stranger["spec"]["schedulerName"] = "other"
+    objects = [node("n1"), group(2), member("a"), stranger]
+    scheduler = OfflineScheduler(resolved, IN_TREE, objects, clock=StoppedClock(), rng=Random(1))
+    found = outcomes(scheduler, "a", "b")
+    assert {each.node for each in found.values()} == {""}
+    assert all(messages.several_schedulers("other", "default-scheduler") in each.message for each in found.values())
 
 
 def test_a_member_that_would_need_room_keeps_the_group_waiting():

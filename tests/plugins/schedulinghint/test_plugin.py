@@ -9,7 +9,7 @@ from koordsched.api import core
 from koordsched.api.decoding import convert
 from koordsched.cluster.events import NODE, POD, ActionType
 from koordsched.config import ConfigError
-from koordsched.framework.interface import PodFilter
+from koordsched.framework.interface import CycleState, PodFilter
 from koordsched.plugins.schedulinghint.plugin import SchedulingHint
 from koordsched.queue.hints import QueueingHint
 from koordsched.scheduling.offline import OfflineScheduler
@@ -89,6 +89,9 @@ def test_named_nodes_and_those_of_other_plugins():
     assert apart.message.startswith(
         "0/4 nodes are available: node(s) didn't satisfy plugin(s) [NodeAffinity SchedulingHint] simultaneously."
     )
+    offline = scheduler([*NODES, hinted("p", {"nodeNames": ["a"]}, affinity=only("b"))], PROFILE)
+    verdicts = offline.profiles["default-scheduler"].filtering.filter(CycleState(offline.pending["default/p"]))
+    assert verdicts.pre_filtered.status.plugin == "SchedulingHint", "the last one leaves no node"
     nowhere = explained(hinted("p", {"nodeNames": ["ghost"]}))
     assert nowhere.message.startswith("0/4 nodes are available: 4 node(s) didn't satisfy plugin(s) [SchedulingHint].")
 

@@ -90,4 +90,6 @@ def test_topologies_of_nodes_that_are_gone_are_forgotten():
     store.delete("kube-system", "anywhere")
     store.delete("kube-system", "c999")
     assert limits() == {**{f"n{j}": j + 1 for j in range(995, 999)}, "n999": NOTHING}
+    store.delete("kube-system", "c998")
+    assert limits() == {**{f"n{j}": j + 1 for j in range(995, 998)}, "n998": NOTHING, "n999": NOTHING}
     assert np.all(capacities.by_row("remote") == NOTHING)
