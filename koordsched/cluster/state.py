@@ -209,10 +209,10 @@ class ClusterState(Announcements):
         elif before.row >= 0 and before.node == pod.node and _counts_the_same(before, pod):
             # The usual confirmation: nothing to account again, no row to dirty, unless its allocation changed.
             pod.row = before.row
-            if before.facts != pod.facts or (pod.facts and self._sharing is not None):
-                self._recount(before, pod)
             self._on_row[pod.row][pod.uid] = pod
             self.assigned[pod.uid] = pod
+            if before.facts != pod.facts or (pod.facts and self._sharing is not None):
+                self._recount(before, pod)
         else:
             self._detach(before)
             self._attach(pod)

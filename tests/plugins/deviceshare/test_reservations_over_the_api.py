@@ -63,3 +63,24 @@ def test_devices_of_a_reservation_that_is_deleted_are_free_again():
     (waits, used), placed, after = run(scenario())
     assert (waits, placed) == (None, "n")
     assert used == after == {("gpu", 0): (100, 80 * GIB, 100, 0, 0, 0)}
+
+
+def test_devices_that_another_client_writes_to_a_reservation_count_once():
+    """Its node came back, for example, and the Reservation was seen before what it was given."""
+
+    async def scenario():
+        async with cluster(node(), device(gpu(0)), **options()) as (embedded, running):
+            thing = reserved(gpu=gpus(0, share=50, memory=8))
+            text = thing["metadata"]["annotations"].pop(f"{SCHEDULING}device-allocated")
+            embedded.insert(thing)
+            await asyncio.sleep(3)
+            before = held(running)
+            patch = {"metadata": {"annotations": {f"{SCHEDULING}device-allocated": text}}}
+            embedded.registry.patch(embedded.resource("Reservation", API), None, "r", patch, "merge")
+            await asyncio.sleep(3)
+            after = held(running)
+            remove(embedded, made(embedded))
+            await asyncio.sleep(3)
+            return before, after, held(running)
+
+    assert run(scenario()) == ({}, {("gpu", 0): HALF}, {})
