@@ -47,7 +47,9 @@ class Waking:
             info = self._cache.get(pod.uid)
             found = info is not None and (old.virtual or info.reservation.spec.pre_allocation)
         else:
-            found = is_operating(old.labels.labels) or self._may_use_any(pod, old.node)
+            # One that ignores Reservations, and names this one, had no other node.
+            widens = old.virtual and self._matching.terms(pod).ignored
+            found = widens or is_operating(old.labels.labels) or self._may_use_any(pod, old.node)
         return QueueingHint.QUEUE if found else QueueingHint.SKIP
 
     def _after_node_labelled(self, pod: Pod, old: Any, new: Any) -> QueueingHint:

@@ -247,3 +247,22 @@ def test_a_pod_is_taken_over_by_an_owner_that_is_not_its_controller():
             await cluster.until(lambda: cluster.owners() == ["o2"], limit=20)
 
     run(main())
+
+
+def test_the_reservation_that_a_pod_names_ends_although_it_ignores_reservations():
+    """As long as it is there the pod is looked for a place on its node alone (upstream); then on those of others."""
+
+    async def main():
+        cluster = ReservationCluster(nodes=("n2",))
+        cluster.node("n1", taints=[TAINT])
+        cluster.available(requests={"cpu": "1"}, allocatable={"cpu": "1"})
+        cluster.available("other", "n2", requests={"cpu": "1"}, allocatable={"cpu": "1"})
+        async with scheduling(cluster):
+            named = asking(name="r")
+            cluster.pod("p", requests={"cpu": "2"}, **(named | {"labels": {RESERVATION_IGNORED: "true"}}))
+            await cluster.until(lambda: condition_of(cluster.get("Pod", "p")), limit=5)
+            assert not cluster.get("Pod", "p")["spec"].get("nodeName")
+            cluster.delete("Reservation", "r", api_version=API)
+            await cluster.until(lambda: cluster.get("Pod", "p")["spec"].get("nodeName") == "n2", limit=20)
+
+    run(main())
