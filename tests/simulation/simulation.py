@@ -203,9 +203,12 @@ class Simulation:
             await self._end_all()
 
     async def _until_no_reservation_ends(self):
-        """By the leader's clock, which may differ so much that one ends at any time."""
+        """By the leader's clock, which may differ so much that one ends at any time; nor was one deleted just now."""
+        known = None
         while self.reservations is not None and (leader := self.leader()) is not None:
-            if not any(is_ending(thing, leader.clock.wall()) for thing in self.reservations.objects()):
+            things = self.reservations.objects()
+            before, known = known, {thing["metadata"]["uid"] for thing in things}
+            if known == before and not any(is_ending(thing, leader.clock.wall()) for thing in things):
                 return
             await asyncio.sleep(1)
 
