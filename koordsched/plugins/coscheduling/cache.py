@@ -190,7 +190,7 @@ class GangCache:
         gang = self._of_pod.pop(uid, None)
         if gang is None:
             return
-        pending = uid in gang.pending
+        pending, waiting = uid in gang.pending, uid in gang.waiting
         gang.remove(uid)
         group = gang.group
         group.end_binding()
@@ -200,6 +200,8 @@ class GangCache:
             self._drop(gang)
         elif pending:
             self._fewer(group)
+        elif waiting:
+            self.wake(group)  # the others waited for its binding
         self._changed(gang)
 
     def _fewer(self, group: GangGroup) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 
 from koordsched.plugins.coscheduling.kinds import BIND_GANG_MEMBER_COUNT
-from tests.plugins.coscheduling.placing import LABEL, Gangs, scheduling, settle, text
+from tests.plugins.coscheduling.placing import LABEL, Gangs, cache_of, scheduling, settle, text
 from tests.virtualtime import run
 
 TOGETHER = {"groups": text(["default/a", "default/b"])}
@@ -172,3 +172,26 @@ def test_a_pod_that_goes_on_alone_is_not_bound_with_those_that_are_placed_in_the
         }
 
     playing(scenario)
+
+
+def test_the_others_go_on_if_the_one_that_is_being_bound_is_deleted():
+    """One is enough, and the others wait for its binding, which is slow."""
+
+    async def slow(call, proceed):
+        if call.path.endswith("/binding"):
+            await asyncio.sleep(5)
+        return await proceed()
+
+    async def work():
+        cluster = Gangs()
+        cluster.group(1)
+        async with scheduling(cluster, fault=slow) as running:
+            cluster.pods("a", "b")
+            await asyncio.sleep(2)
+            [placed] = cache_of(running.scheduler).gangs["default/g"].waiting.values()
+            assert cluster.bound() == []
+            cluster.remove("Pod", placed.name)
+            await settle(running, 20.0)
+            assert cluster.bound() == sorted({"a", "b"} - {placed.name})
+
+    run(work())
