@@ -292,6 +292,7 @@ class ReservationCache:
             return self._reserve_pod_allocated(pod)
         changed = 0
         if (acts := self._operating.of(pod)) is not None:
+            self._renew_whole(pod)
             changed = self._operating_counted(row, pod, acts, 1)
         before, now = self._used.get(pod.uid), self._uses(pod)
         if before is not None and before != now:
@@ -416,11 +417,16 @@ class ReservationCache:
             self._on_row.pop(row, None)
 
     def _reserve_pod_allocated(self, pod: Pod) -> int:
-        """A reserve pod was given devices or the like, or gave them back: that is the whole, of which it may have given
-        away parts (pre-allocation)."""
+        """A reserve pod was given devices or the like, or gave them back."""
+        info = self._renew_whole(pod)
+        return self._settle(info) or self.facets if info is not None else 0
+
+    def _renew_whole(self, pod: Pod) -> ReservationInfo | None:
+        """What was given to a reserve pod is the whole, of which it may have given away parts (pre-allocation); what it
+        counts of that is no news."""
         info = self._infos.get(pod.uid)
         if info is None:
-            return 0
+            return None
         nothing = (None,) * len(self._cluster.pod_facts)
         _, counted = info.remaining(self._cluster.pod_facts)
         whole = tuple(
@@ -430,7 +436,7 @@ class ReservationCache:
             )
         )
         info.full_facts = whole if any(value is not None for value in whole) else ()
-        return self._settle(info) or self.facets
+        return info
 
     def _join_users(self, info: ReservationInfo, node: str) -> None:
         """The owners are the users on the same node."""

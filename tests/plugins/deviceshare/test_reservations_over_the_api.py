@@ -84,3 +84,28 @@ def test_devices_that_another_client_writes_to_a_reservation_count_once():
             return before, after, held(running)
 
     assert run(scenario()) == ({}, {("gpu", 0): HALF}, {})
+
+
+def test_devices_that_another_client_takes_from_a_pod_that_acts_as_a_reservation_are_free():
+    async def scenario():
+        async with cluster(node(), device(gpu(0)), **options()) as (embedded, running):
+            put(embedded, owner(pod("p", gpu=50)))
+            await asyncio.sleep(3)
+            acts = {
+                "labels": {f"{SCHEDULING}operating-mode": "Reservation"},
+                "annotations": {
+                    f"{SCHEDULING}reservation-owners": '[{"labelSelector": {"matchLabels": {"app": "web"}}}]'
+                },
+            }
+            pods = embedded.resource("Pod")
+            embedded.registry.patch(pods, "default", "p", {"metadata": acts}, "merge")
+            ready = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+            embedded.registry.patch(pods, "default", "p", {"status": ready}, "merge", "status")
+            await asyncio.sleep(3)
+            before = held(running)
+            taken = {"metadata": {"annotations": {f"{SCHEDULING}device-allocated": "{}"}}}
+            embedded.registry.patch(pods, "default", "p", taken, "merge")
+            await asyncio.sleep(3)
+            return before, held(running)
+
+    assert run(scenario()) == ({("gpu", 0): (50, 40 * GIB, 50, 0, 0, 0)}, {})
