@@ -269,6 +269,7 @@ class GangCache:
     def _regroup(self, gang: Gang, gang_ids: tuple[str, ...]) -> None:
         before, group = gang.group, self._group(gang_ids, gang.id)
         if group is not before:
+            together = before.binding_members
             self._leave(gang)
             gang.group = group
             group.gangs[gang.id] = gang
@@ -276,6 +277,8 @@ class GangCache:
                 if not group.represented:
                     group.representative, group.at_rest = before.representative, before.at_rest
                 before.representative = ""
+            if gang.waiting and not group.binding_members:
+                group.binding_members = together  # they say so, whatever becomes of the group
             self.wake(before)
         group.changed()
         if gang.bound:

@@ -10,6 +10,7 @@ import pytest
 
 from koordsched.framework.interface import CycleState, Permit
 from koordsched.framework.status import Code, Status
+from koordsched.plugins.coscheduling.kinds import BIND_GANG_MEMBER_COUNT
 from koordsched.plugins.coscheduling.metrics import job_size
 from tests.plugins.coscheduling.placing import (
     Gangs,
@@ -261,6 +262,24 @@ def test_coscheduling_case_11_a_member_that_is_deleted_rejects_those_that_wait_w
             each.allow("Holds")
         await settle(running)
         assert cluster.bound() == ["p2", "p3", "p4"]
+
+    playing(scenario, plugins=(Holds,))
+
+
+def test_members_that_were_placed_together_say_so_although_their_gang_joins_a_group():
+    """Its PodGroup changes before they are bound."""
+
+    async def scenario(cluster, running):
+        cluster.group(2)
+        cluster.pods("p1", "p2")
+        await asyncio.sleep(2)
+        cluster.regroup("g", groups='["default/g", "default/h"]')
+        await asyncio.sleep(1)
+        for each in running.scheduler.waiting:
+            each.allow("Holds")
+        await settle(running)
+        written = [cluster.get("Pod", name)["metadata"]["annotations"] for name in cluster.bound()]
+        assert [each[BIND_GANG_MEMBER_COUNT] for each in written] == ["2", "2"]
 
     playing(scenario, plugins=(Holds,))
 
