@@ -18,7 +18,7 @@ def dynamic_resources(given: args.DynamicResourcesArgs, gates: FeatureGates) -> 
         filter_timeout = Duration.parse("10s")
     if binding_timeout is None and binding_conditions(gates):
         binding_timeout = Duration.parse("10m")
-    return args.DynamicResourcesArgs(filter_timeout=filter_timeout, binding_timeout=binding_timeout)
+    return msgspec.structs.replace(given, filter_timeout=filter_timeout, binding_timeout=binding_timeout)
 
 
 def binding_conditions(gates: FeatureGates) -> bool:

@@ -41,7 +41,8 @@ TOTAL = 2.0
 
 class DeviceFilter:
     """Judges rows. `timeout`: seconds that the search on one node may take, 0 for no limit; `binding_timeout`: how long
-    devices may take to become ready, None if there are no binding conditions.
+    devices may take to become ready, None if there are no binding conditions; `lenient`: devices and pools that would
+    end the attempt with an error are passed over.
     """
 
     def __init__(
@@ -53,7 +54,10 @@ class DeviceFilter:
         clock: Clock,
         timeout: float,
         binding_timeout: float | None,
+        *,
+        lenient: bool = False,
     ) -> None:
+        self._lenient = lenient
         self._plugin = plugin
         self._books = books
         self._served = served
@@ -161,7 +165,8 @@ class DeviceFilter:
         demand = state.demands.get(special)
         if demand is None:
             claims = self._claims(state, special)
-            demand = state.demands[special] = self._books.allocator.demand(claims, self._books.device_class)
+            demand = self._books.allocator.demand(claims, self._books.device_class, lenient=self._lenient)
+            state.demands[special] = demand
         return demand
 
     # --- what devices take of their nodes --------------------------------------------------------------

@@ -100,6 +100,7 @@ class DynamicResources(
             handle.clock,
             _seconds(args.filter_timeout) or 0.0,
             binding_timeout,
+            lenient=bool(args.skip_faulty_devices),
         )
         self._explainer = Explainer(books, self._filter, handle.cluster.table)
         writer = ClaimWriter(

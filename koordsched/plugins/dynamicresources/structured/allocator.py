@@ -82,12 +82,14 @@ class Allocator:
 
     # --- demands -----------------------------------------------------------------------------------------
 
-    def demand(self, claims: Sequence[ResourceClaim], class_of: ClassOf) -> Demand:
-        """The demand of a pod with these unallocated claims, in pod order."""
-        key = self.identity(claims, class_of)
+    def demand(self, claims: Sequence[ResourceClaim], class_of: ClassOf, *, lenient: bool = False) -> Demand:
+        """The demand of a pod with these unallocated claims, in pod order. `lenient`: devices and pools that would end
+        the attempt with an error are passed over.
+        """
+        key = (self.identity(claims, class_of), lenient)
         known = self._known.get(key)
         if known is None:
-            prepared = Prepared(claims, class_of, self._features)
+            prepared = Prepared(claims, class_of, self._features, lenient=lenient)
             known = _Known(prepared, Planner(prepared, self._expressions, self._features), self._features)
             self._known[key] = known
             self._keys[prepared] = key
@@ -271,7 +273,7 @@ class Allocator:
                 return check.error, check.claim
             alternative = check.alternative
             if alternative is not None:
-                trouble = self._trouble(plan, entry, with_foreign)
+                trouble = "" if prepared.lenient else self._trouble(plan, entry, with_foreign)
                 if trouble:
                     asks = f"asks for all devices, but resource pool {trouble}"
                     return f"claim {{claim}}, request {alternative.label}: {asks}", alternative.claim
@@ -412,7 +414,8 @@ def _fewest(prepared: Prepared, search: Search, claim: int) -> int:
     total = 0
     for request in prepared.claims[claim].requests:
         numbers = [
-            search.all_devices(each).bit_count() if each.everything else each.wanted for each in request.alternatives
+            search.all_devices(each).bit_count() if each.everything and not prepared.lenient else each.wanted
+            for each in request.alternatives
         ]
         total += min(numbers, default=0)
     return total

@@ -76,6 +76,8 @@ class Bounds:
         """Whether a constraint may end the search with an error. Whether it does depends on the order of devices: one
         that is in use before the one that is not allowed prevents it.
         """
+        if self._prepared.lenient:
+            return False
         constraints = self._prepared.claims[alternative.claim].constraints
         return alternative.everything and any(alternative.number in each.alternatives for each in constraints)
 

@@ -23,7 +23,7 @@ class CelExpressions:
         """Whether the expression selects such a device. Raises SelectorFailure."""
         program = self._program(text)
         if isinstance(program, str):
-            raise SelectorFailure(f"CEL compile error: {program}")
+            raise SelectorFailure(f"CEL compile error: {program}", anywhere=True)
         try:
             return program.evaluate(self._device(equipment), expired)
         except cel.EvaluationError as error:

@@ -38,6 +38,8 @@ class Suits(IntEnum):
     NO_COUNTERS = 5
     """It is a partition, and the feature for these is off."""
     TAINTED = 6
+    FAULTY = 7
+    """A selector cannot be evaluated on it, and the demand is lenient."""
 
 
 class DeviceKind:
@@ -64,11 +66,12 @@ class DeviceKind:
 
 
 class Outline:
-    """A pool of a node as a demand sees it."""
+    """A pool of a node as a demand sees it. `driver`: whose devices cannot all be told, "" if it does not matter."""
 
-    __slots__ = ("condition", "counters", "kinds", "number")
+    __slots__ = ("condition", "counters", "driver", "kinds", "number")
 
-    def __init__(self, number: int, kinds: list[DeviceKind], shape: Shape) -> None:
+    def __init__(self, number: int, kinds: list[DeviceKind], shape: Shape, driver: str) -> None:
+        self.driver = driver
         self.number = number
         self.kinds = kinds
         self.condition = shape.condition
@@ -78,7 +81,8 @@ class Outline:
 class Plan:
     """An inventory as one demand sees it. `pools`: the first position of each usable pool; `counters`: what there is of
     counters in each; `multi`, `counted`: the devices that may be shared, and those that consume counters. By
-    alternative: `known`, the devices that were looked at; `suited` and `failed`, what came out.
+    alternative: `known`, the devices that were looked at; `suited` and `failed`, what came out. `partial`: drivers
+    whose devices cannot all be told, of lenient demands.
     """
 
     __slots__ = (
@@ -90,6 +94,7 @@ class Plan:
         "known",
         "multi",
         "number",
+        "partial",
         "pools",
         "suited",
         "troubles",
@@ -100,6 +105,7 @@ class Plan:
         self.number = number
         self.kinds = kinds = [kind for outline in outlines for kind in outline.kinds]
         self.every = (1 << len(kinds)) - 1
+        self.partial = frozenset(outline.driver for outline in outlines if outline.driver)
         self.pools: list[int] = []
         self.usable: list[int] = []
         """The numbers of the usable pools among all pools of the inventory."""
@@ -170,11 +176,14 @@ class Planner:
         if found is None:
             usable = shape.condition == Condition.USABLE
             kinds = [self._kind(each) for each in shape.equipment] if usable else []
-            key = (tuple(kind.number for kind in kinds), shape.condition, tuple(sorted(shape.counters.items())))
+            driver = ""
+            if self._prepared.lenient and not usable and shape.equipment:
+                driver = shape.equipment[0].model.driver
+            key = (tuple(kind.number for kind in kinds), shape.condition, tuple(sorted(shape.counters.items())), driver)
             found = self._outlines.get(key)
             if found is None:
                 self._number += 1
-                found = self._outlines[key] = Outline(self._number, kinds, shape)
+                found = self._outlines[key] = Outline(self._number, kinds, shape, driver)
             self._of_shape[shape.number] = found
         return found
 
@@ -231,7 +240,7 @@ class Planner:
                 if expired():
                     raise SearchExpired from failure
                 kind.failures[alternative.number] = f"{selector.owner}: {failure}"
-                return Suits.FAILED
+                return Suits.FAULTY if self._prepared.lenient and not failure.anywhere else Suits.FAILED
             if not selected:
                 return Suits.NOT_SELECTED
         if self._features.consumable_capacity:

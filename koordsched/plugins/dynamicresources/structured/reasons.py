@@ -12,7 +12,7 @@ from typing import NamedTuple
 from koordsched.plugins.dynamicresources.structured.claiming import Claiming, Refused
 from koordsched.plugins.dynamicresources.structured.ground import Ground
 from koordsched.plugins.dynamicresources.structured.plans import Plan, Planner, Suits
-from koordsched.plugins.dynamicresources.structured.requests import Alternative, Demand
+from koordsched.plugins.dynamicresources.structured.requests import MOST_DEVICES, Alternative, Demand
 from koordsched.plugins.dynamicresources.structured.selectors import Expired
 
 IN_USE = "in use"
@@ -22,7 +22,10 @@ _OF_SUITS = {
     Suits.NO_COUNTERS: "partitions, which are not supported",
     Suits.TAINTED: "tainted",
     Suits.FAILED: "with a selector that fails",
+    Suits.FAULTY: "with a selector that fails",
 }
+PARTIAL = "of a driver that has a pool which is not in order"
+TOO_MANY = "too many for one claim"
 _OF_REFUSED = {
     Refused.CAPACITY: "without enough capacity left",
     Refused.COUNTERS: "without enough counters left",
@@ -78,7 +81,12 @@ def _of_alternative(
             against[IN_USE] += 1
             continue
         if suits is not Suits.YES:
-            against[_OF_SUITS[suits]] += 1
+            failure = plan.kinds[position].failures.get(alternative.number) if suits is Suits.FAULTY else None
+            why = f" ({demand.text(failure, alternative.claim)})" if failure is not None else ""
+            against[_OF_SUITS[suits] + why] += 1
+            continue
+        if alternative.everything and plan.kinds[position].equipment.model.driver in plan.partial:
+            against[PARTIAL] += 1
             continue
         refused = claiming.take(alternative, position)
         if refused is Refused.NO:
@@ -86,4 +94,6 @@ def _of_alternative(
             claiming.undo(0)
         else:
             against[_OF_REFUSED[refused]] += 1
+    if demand.prepared.lenient and alternative.everything and free > MOST_DEVICES:
+        against[TOO_MANY], free = free, 0
     return RequestReasons(demand.names[alternative.claim], alternative.name, alternative.wanted, free, dict(against))

@@ -85,11 +85,18 @@ class Check(NamedTuple):
 
 
 class Prepared:
-    """What pods with equal claims, of equal classes, share. `checks` are in upstream's order."""
+    """What pods with equal claims, of equal classes, share. `checks` are in upstream's order.
 
-    __slots__ = ("__weakref__", "alternatives", "checks", "claims", "reads", "requests", "wants_all")
+    `lenient`: an error of a device or a pool is no error of the attempt; the device is not selected. `wants_all`:
+    whether a pool that is not in order is such an error.
+    """
 
-    def __init__(self, claims: Sequence[ResourceClaim], class_of: ClassOf, features: Features) -> None:
+    __slots__ = ("__weakref__", "alternatives", "checks", "claims", "lenient", "reads", "requests", "wants_all")
+
+    def __init__(
+        self, claims: Sequence[ResourceClaim], class_of: ClassOf, features: Features, *, lenient: bool = False
+    ) -> None:
+        self.lenient = lenient
         self.alternatives: list[Alternative] = []
         self.requests: list[Request] = []
         self.checks: list[Check] = []
@@ -100,7 +107,7 @@ class Prepared:
             except _Unprepared as error:
                 self.checks.append(Check(claim=number, error=str(error)))
                 break
-        self.wants_all = any(each.everything for each in self.alternatives)
+        self.wants_all = not lenient and any(each.everything for each in self.alternatives)
         self.reads = self._reads()
 
     def _reads(self) -> tuple[Attribute, ...] | None:

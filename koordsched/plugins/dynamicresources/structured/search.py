@@ -82,17 +82,23 @@ class Search:
         self._all: dict[int, int] = {}
 
     def all_devices(self, alternative: Alternative) -> int:
-        """The devices that a request for all of them gets: those that are selected and large enough."""
+        """The devices that a request for all of them gets: those that are selected and large enough.
+
+        None where there may be more, in a pool of the same driver that is not in order: of lenient demands, as others
+        fail there.
+        """
         found = self._all.get(alternative.number)
         if found is None:
             self._planner.look_at_all(self._plan, alternative, self._expired)
-            found = 0
+            found, partial = 0, False
             for position, kind in enumerate(self._plan.kinds):
                 suits = kind.suits[alternative.number]
                 if suits is Suits.FAILED:
                     raise SelectorFailed(alternative, kind.failures[alternative.number])
                 if suits is Suits.YES or suits in (Suits.NO_COUNTERS, Suits.TAINTED):
                     found |= 1 << position
+                    partial |= kind.equipment.model.driver in self._plan.partial
+            found = 0 if partial else found
             self._all[alternative.number] = found
         return found
 
@@ -170,7 +176,7 @@ class Search:
             if self._plan.kinds[position].suits[alternative.number] is not Suits.YES:
                 return False
             refused = self._claiming.take(alternative, position)
-            if refused is Refused.CONSTRAINT:
+            if refused is Refused.CONSTRAINT and not self._prepared.lenient:
                 raise ConstraintViolated(alternative, position)
             if refused is not Refused.NO:
                 return False

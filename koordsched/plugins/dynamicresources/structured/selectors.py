@@ -16,7 +16,11 @@ Attribute = tuple[str, str]
 
 
 class SelectorFailure(Exception):
-    """An expression cannot be compiled, or not be evaluated on a device; the text says which, and why."""
+    """An expression cannot be compiled (`anywhere`), or not be evaluated on a device; the text says which, and why."""
+
+    def __init__(self, text: str, *, anywhere: bool = False) -> None:
+        self.anywhere = anywhere
+        super().__init__(text)
 
 
 class Expressions(Protocol):

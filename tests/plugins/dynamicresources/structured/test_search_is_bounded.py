@@ -59,6 +59,16 @@ def test_requests_that_crowd_each_other_out() -> None:
     assert world.allocate(asked, deadline=limited()) is None
 
 
+def test_devices_that_are_passed_over_do_not_end_the_care() -> None:
+    world = World()
+    world.lenient = True
+    good = [device(f"d{at:02}", {"index": at}) for at in range(31)]
+    world.slice("s", device("bad"), *good)
+    of = "device.attributes['drv'].index >= {}"
+    asked = claim(request("a", 20, selector=of.format(0)), request("b", 12, selector=of.format(10)))
+    assert world.allocate(asked, deadline=limited()) is None
+
+
 def test_no_value_that_enough_devices_have() -> None:
     world = World()
     world.slice("s", *(device(f"d{at:02}", {"k": at % 8, "u": at}) for at in range(64)))

@@ -65,7 +65,7 @@ def plain(attribute: DeviceAttribute) -> Any:
 def selects(text: str, driver: str, device: Device) -> bool:
     """Evaluates the part of CEL that is Python as well; an expression `error` fails on all devices."""
     if text == "error":
-        raise SelectorFailure("CEL compile error: compilation failed")
+        raise SelectorFailure("CEL compile error: compilation failed", anywhere=True)
     return bool(eval(text, {"device": _Seen(driver, device), "true": True, "false": False}))
 
 
@@ -149,7 +149,12 @@ def allocation(*devices: str | Json) -> Any:
 
 
 class World:
-    """A cluster of slices, and nodes n1, n2, n3. Slices get the right `resourceSliceCount` unless it is given."""
+    """A cluster of slices, and nodes n1, n2, n3. Slices get the right `resourceSliceCount` unless it is given.
+
+    `lenient`: of the demands.
+    """
+
+    lenient = False
 
     def __init__(self, features: Features | None = None, nodes: dict[str, dict[str, str]] | None = None) -> None:
         self.features = features or Features()
@@ -227,7 +232,7 @@ class World:
     def demand(self, *claims: ResourceClaim | Json) -> Demand:
         """The demand of a pod; a request stands for a claim with only this."""
         made = [each if isinstance(each, ResourceClaim) else claim(each) for each in claims]
-        return self.allocator.demand(made, self.classes.get)
+        return self.allocator.demand(made, self.classes.get, lenient=self.lenient)
 
     def allocate(
         self, *claims: ResourceClaim | Json, node: str = NODE, deadline: Deadline = UNLIMITED
