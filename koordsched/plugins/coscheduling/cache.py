@@ -278,7 +278,7 @@ class GangCache:
                     group.representative, group.at_rest = before.representative, before.at_rest
                 before.representative = ""
             if gang.waiting and not group.binding_members:
-                group.binding_members = together  # they say so, whatever becomes of the group
+                group.binding_members = together  # as they say when they are bound
             self.wake(before)
         group.changed()
         if gang.bound:
