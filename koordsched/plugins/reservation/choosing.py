@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 from koordsched.cluster.pod import Pod
 from koordsched.framework.interface import CycleState
@@ -19,6 +20,8 @@ from koordsched.plugins.reservation.fitting import (
 )
 from koordsched.plugins.reservation.info import ReservationInfo
 from koordsched.plugins.reservation.matched import MatchedReservations
+
+_AS_IT_IS = nullcontext()
 
 NONE_MEETS = "node(s) no reservation(s) to meet the requirements"
 
@@ -62,7 +65,7 @@ class Choosing:
                 continue
             if named and info.name != named:
                 continue
-            with info.used_by(matched.owners_that_stay(row, info)):
+            with self._as_used(row, info, matched):
                 fit = self._fitting.into(pod, row, info, infos, detailed=bool(named))
             by_node.update(dict.fromkeys(fit.node))
             by_reservation.extend(fit.reservation)
@@ -81,6 +84,13 @@ class Choosing:
         if missing:
             return Status(Code.UNSCHEDULABLE, tuple(f"Insufficient {name} by node" for name in missing))
         return self._allocates(cycle, pod, row, None, infos, matched)
+
+    @staticmethod
+    def _as_used(row: int, info: ReservationInfo, matched: MatchedReservations) -> AbstractContextManager[None]:
+        """Inside, it is used by all that use it as long as they stay."""
+        if matched.stayers is None:
+            return _AS_IT_IS
+        return info.used_by(matched.owners_that_stay(row, info))
 
     def _allocates(
         self,
@@ -141,7 +151,7 @@ class Choosing:
         pod = cycle.pod
         if (named and info.name != named) or not (matched.required or shares_resources(pod, info)):
             return False
-        with info.used_by(matched.owners_that_stay(row, info)):
+        with self._as_used(row, info, matched):
             if (info.once and info.owners) or not self._fitting.fits(pod, row, info, infos):
                 return False
         return self._allocates(cycle, pod, row, info, infos, matched) is None
