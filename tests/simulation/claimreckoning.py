@@ -122,10 +122,11 @@ def with_claims(profile):
     """The profile with this DynamicResources in place of the reference's: it refuses nodes, and scores none."""
     profile.plugins[CLAIMS] = NaiveClaims()
     for point, chain in profile.points.items():
-        profile.points[point] = [name for name in chain if name != CLAIMS]
+        if point not in ("preFilter", "filter"):
+            profile.points[point] = [name for name in chain if name != CLAIMS]
+        elif CLAIMS not in chain:
+            chain.append(CLAIMS)  # else it comes before plugins that are no default ones
     profile.plugins["NodeResourcesFit"] = NaiveFit(profile.plugins["NodeResourcesFit"])
-    for point in ("preFilter", "filter"):
-        profile.points[point].append(CLAIMS)
     return profile
 
 

@@ -28,7 +28,7 @@ from tests.simulation.nativeusers import NativeUsers
 from tests.simulation.nodefaults import NodeFaults
 from tests.simulation.numainvariants import TOPOLOGIES, NumaInvariants
 from tests.simulation.numausers import NumaUsers
-from tests.simulation.permits import PermitInvariants
+from tests.simulation.permits import GATE, PermitInvariants
 from tests.simulation.plan import Plan
 from tests.simulation.quotainvariants import QUOTAS, QuotaInvariants
 from tests.simulation.quotareckoning import QuotaReckoning
@@ -289,9 +289,11 @@ class Simulation:
 
     def _set_apart(self):
         """(workloads that are quarantined, nodes on which no pod can start)."""
+        nodes = [node["metadata"] for node in self.server.objects("Node")]
+        closed = {meta["name"] for meta in nodes if (meta.get("labels") or {}).get(GATE) == "closed"}
         if self.faults is None:
-            return (), ()
-        return self.breaker_checks.quarantined(), (self.faults.lasting,)
+            return (), closed
+        return self.breaker_checks.quarantined(), closed | {self.faults.lasting}
 
     def _wrong_breakers(self, process):
         return self.breaker_checks.wrong_states(process, self.faults.lasting) if self.faults is not None else ()
