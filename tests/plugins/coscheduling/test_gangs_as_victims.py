@@ -178,3 +178,29 @@ def test_costs_as_pod_by_pod(seed):
                 assert found.costs.tolist() == naive(scheduler, plugin.cache, rows.tolist(), priority, (gone.id,))
 
     run(work())
+
+
+def test_the_rest_of_a_gang_goes_in_the_order_of_names():
+    """Whichever of them was bound, or seen, first: a journal that is resumed does not know."""
+    evicted = []
+
+    async def noting(call, proceed):
+        if call.path.endswith("/eviction") or call.method == "DELETE":
+            evicted.append(call.path.split("/pods/")[1].removesuffix("/eviction"))
+        return await proceed()
+
+    async def work():
+        cluster = Gangs(("n1", "n2", "n3"), cpu="10")
+        cluster.group(3, "g")
+        async with scheduling(cluster, PREEMPTING, fault=noting) as running:
+            for number in (2, 0, 1):
+                cluster.pod(f"g-{number}", "g", node=f"n{number + 1}", cpu="10", priority=number)
+                await settle(running)
+            cluster.group(1, "new")
+            cluster.pod("new", gang="new", cpu="10", priority=1000)
+            await settle(running, 60)
+
+    run(work())
+    first, *rest = evicted
+    assert rest == sorted(rest)
+    assert len(rest) == 2
