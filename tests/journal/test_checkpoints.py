@@ -294,7 +294,7 @@ WORLDS = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("world", quick_first(WORLDS, 2))
+@pytest.mark.parametrize("world", quick_first(WORLDS, 1))
 def test_worlds_that_came_out_otherwise(world, monkeypatch):
     """Each found something that checkpoints did not keep, or that journals did not know."""
     seed, reads = WORLDS[world], 0

@@ -165,7 +165,7 @@ def few(request, monkeypatch):
     monkeypatch.setattr(existing, "_FEW_TERMS", request.param)
 
 
-@pytest.mark.parametrize("seed", quick_first(range(25), 10))
+@pytest.mark.parametrize("seed", quick_first(range(25), 5))
 def test_pods_with_many_terms_are_judged_as_by_the_reference(seed, few):
     """While pods come and go, node labels appear and disappear, and namespaces get other labels."""
     rng = Random(seed)

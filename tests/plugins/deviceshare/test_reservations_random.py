@@ -235,7 +235,7 @@ def lived(seed, args=None, steps=60, **options):
     return life.counted
 
 
-@pytest.mark.parametrize("seed", quick_first(range(60), 12))
+@pytest.mark.parametrize("seed", quick_first(range(60), 6))
 def test_nothing_is_given_out_twice(seed):
     lived(seed)
 
@@ -245,7 +245,7 @@ def test_nothing_is_given_out_twice_on_fresh_seeds(seed):
     lived(seed, {"improvedAllocation": True})
 
 
-@pytest.mark.parametrize("seed", quick_first(range(40), 8))
+@pytest.mark.parametrize("seed", quick_first(range(40), 4))
 def test_owners_that_need_no_reservation(seed):
     lived(seed, optional=True)
 

@@ -72,7 +72,7 @@ def test_the_columns_are_what_the_objects_say():
     assert world.books()["gone"]["offered"]["gpu", 0][:1] == [100]
 
 
-@pytest.mark.parametrize("seed", quick_first(range(40), 12))
+@pytest.mark.parametrize("seed", quick_first(range(40), 6))
 def test_any_order_of_events(seed):
     """Random states, object by object; some objects come twice, some go and come back."""
     rng, state = Random(seed), random_state(seed)

@@ -58,7 +58,7 @@ def of_cpus(state, rng):
     return state
 
 
-@pytest.mark.parametrize("seed", quick_first(range(100), 10))
+@pytest.mark.parametrize("seed", quick_first(range(100), 5))
 def test_the_same_as_the_naive_models(seed):
     state = of_cpus(random_state(f"cpus-{seed}"), Random(seed))
     same_decisions(state, state.objects)
