@@ -130,6 +130,28 @@ def test_a_budget_of_pods_elsewhere_keeps_a_gang_where_it_is():
     assert playing(fill, nodes=nodes, config=HONORING) == ["g-0", "g-1", "z"]
 
 
+@pytest.mark.parametrize("came", [("g-1", "g-2"), ("g-2", "g-1")], ids=" ".join)
+def test_the_rest_of_a_gang_goes_in_the_order_of_names(came):
+    """Whichever pod was bound first: a scheduler that resumes from a checkpoint does not know."""
+
+    async def work():
+        cluster = Gangs(("n1", "n2"), cpu="10")
+        cluster.group(3, "g")
+        alone(cluster, "held", "n2", priority=2000, cpu="8")
+        async with scheduling(cluster, PREEMPTING) as running:
+            for name, node in [("g-0", "n1"), *((name, "n2") for name in came)]:
+                cluster.pod(name, "g", node=node, cpu="10" if node == "n1" else "1")
+                await asyncio.sleep(1)
+            plugin = running.scheduler.profiles["default-scheduler"].plugins["Coscheduling"]
+            bound = plugin.cache.gangs["default/g"].bound
+            assert [pod.name for pod in bound.values()] == ["g-0", *came]
+            first = next(iter(bound.values()))
+            ((gang, rest),) = plugin._preemption._torn([first])
+            return gang.id, [pod.name for pod in rest]
+
+    assert run(work()) == ("default/g", ["g-1", "g-2"])
+
+
 def naive(scheduler, cache, rows, priority, gone=()):
     """What each row costs, pod by pod."""
     cluster = scheduler.cluster
