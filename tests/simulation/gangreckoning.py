@@ -79,6 +79,14 @@ class GangReckoning:
         options = self._options(gang_id)
         return options is None or self._lacking(options.groups, waiting) is None
 
+    def companions(self, pod):
+        """The pods that are placed in one attempt with a pending one, itself included."""
+        gang_id = gang_of(pod)
+        if gang_id is None or group_of(pod) or self.is_tried_alone(pod):
+            return [pod]
+        options = self._options(gang_id)
+        return [other for each in (options.groups if options else [gang_id]) for other in self._members[each]]
+
     def wrong(self, reckoning, quotas, now):
         """All that is wrong. `reckoning`: what else there is; `quotas`: `QuotaInvariants`, None without; `now`: the
         time by the clock of the replica that acts, in seconds since the epoch, None if none does.

@@ -118,15 +118,23 @@ class Reckoning:
         """Promises that keep others away although nothing is leaving that their pods could wait for.
 
         Those to pods that never preempt are left to them, and those to pods that wait for their quota, or for others of
-        their gang to come.
+        their gang to come. The members of a gang keep theirs while something leaves for one of them.
         """
         leaving = {thing["spec"].get("nodeName") for thing in self.server.objects("Pod") if is_deleting(thing)}
         waiting = [thing for thing in self.server.objects("Pod") if self.waits(thing) and not _never_preempts(thing)]
         return [
             f"{_name(thing)} still waits for {node}, which nobody leaves"
             for thing, node in nominated_rows(waiting)
-            if node not in leaving and not self._quota_refuses(thing) and not self._lacks_companions(thing)
+            if leaving.isdisjoint((node, *self._promised_to_companions(thing)))
+            and not self._quota_refuses(thing)
+            and not self._lacks_companions(thing)
         ]
+
+    def _promised_to_companions(self, thing):
+        """The nodes promised to the waiting pods with which this one is placed."""
+        if self.gangs is None:
+            return []
+        return [node for _, node in nominated_rows([each for each in self.gangs.companions(thing) if self.waits(each)])]
 
     def _lacks_companions(self, thing):
         return self.gangs is not None and self.gangs.is_kept_out(

@@ -80,6 +80,41 @@ def test_a_pod_that_may_preempt_waits_for_a_node_only_while_somebody_leaves_it(h
     assert Reckoning(_Server([node("alder"), other, holder]), broken=set()).unredeemed() == expected
 
 
+class _Gangs:
+    """Stands for the reckoning of gangs, in which these pods are placed together."""
+
+    def __init__(self, *together):
+        self._together = together
+
+    def is_kept_out(self, pod, waiting):
+        return False
+
+    def companions(self, pod):
+        return self._together if pod in self._together else [pod]
+
+
+@pytest.mark.parametrize(
+    ("together", "leaves", "expected"),
+    [
+        (True, "birch", []),
+        (True, "cedar", ["alder", "birch"]),
+        (False, "birch", ["alder"]),
+    ],
+    ids=["a pod leaves for another member", "a pod leaves for none", "pods that go alone"],
+)
+def test_members_of_a_gang_wait_together_for_what_leaves(together, leaves, expected):
+    """As the scheduler, which takes back the promises of all members or of none."""
+    members = [pod(name, container(cpu="2"), priority=10) for name in ("a", "b")]
+    for member, name in zip(members, ("alder", "birch"), strict=True):
+        member["status"]["nominatedNodeName"] = name
+    other = pod("other", on=leaves)
+    other["metadata"] |= GONE
+    reckoning = Reckoning(_Server([*map(node, ("alder", "birch", "cedar")), other, *members]), broken=set())
+    reckoning.gangs = _Gangs(*members) if together else None
+    texts = {"alder": "default/a still waits for alder", "birch": "default/b still waits for birch"}
+    assert reckoning.unredeemed() == [f"{texts[name]}, which nobody leaves" for name in expected]
+
+
 def test_where_a_pod_with_claims_fits_is_said_for_several_nodes():
     """In place of the plugin of the reference, which also scores."""
     world = World([node("alder", cpu="4"), node("birch", cpu="4")])

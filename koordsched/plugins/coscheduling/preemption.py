@@ -418,17 +418,16 @@ class JobPreemption:
         return rooms
 
     def _torn(self, pods: Sequence[Pod], going: Container[str] = ()) -> list[tuple[Gang, list[Pod]]]:
-        """The gangs that these pods would leave with fewer than their minimum, each with its other pods, by name, as
-        nothing says in which order they were bound. `going`: uids of all pods that leave; of these alone, if there are
-        none.
+        """The gangs that these pods would leave with fewer than their minimum, each with its other pods by name.
+        `going`: uids of all pods that leave; of these alone, if there are none.
         """
         by_uid = going or {pod.uid for pod in pods}
         gangs = {gang.id: gang for pod in pods if (gang := self._cache.of(pod)) is not None}
         torn = []
         for gang in gangs.values():
-            rest = [pod for uid, pod in gang.bound.items() if uid not in by_uid]
+            rest = [pod for pod in gang.bound_by_name() if pod.uid not in by_uid]
             if rest and gang.options is not None and len(rest) < gang.options.min:
-                torn.append((gang, sorted(rest, key=_key)))
+                torn.append((gang, rest))
         return torn
 
     def _may_go(self, pod: Pod, job: _Job) -> bool:
@@ -437,10 +436,6 @@ class JobPreemption:
 
 _UNKNOWN = -1
 """The code of a pod that a plugin other than a filter refuses."""
-
-
-def _key(pod: Pod) -> str:
-    return pod.key
 
 
 def _kind(pod: Pod) -> Hashable:

@@ -172,7 +172,7 @@ class VictimCosts:
                 continue
             bound[number], minimum[number] = len(gang.bound), gang.options.min
             if self._budgets is not None and len(gang.bound) > 1:
-                breaking[number] = sum(self._budgets.broken_by(list(gang.bound.values())))
+                breaking[number] = sum(self._budgets.broken_by(gang.bound_by_name()))
         return bound, minimum, breaking
 
 
@@ -204,9 +204,10 @@ def reprieve_order(
         for uid in gang.bound:
             heights[uid], others[uid] = highest, rest
 
-    def order(pod: Pod) -> tuple[int, bool, str, str]:
+    def order(pod: Pod) -> tuple[int, bool, str, str, str]:
         height = max(pod.priority, heights.get(pod.uid, pod.priority))
-        return -height, pod.uid not in heights, pod.labels.labels.get(QUESTIONED_OBJECT_KEY, ""), pod.name
+        job = pod.labels.labels.get(QUESTIONED_OBJECT_KEY, "")
+        return -height, pod.uid not in heights, job, pod.name, pod.namespace
 
     ordered = sorted(victims, key=order)
     if budgets is None:
