@@ -20,6 +20,7 @@ from tests.extraplugins import catalog_with, registry_with
 from tests.journal.recording import Recorded, repeat
 from tests.journal.test_simulation import journals_of, repetitions
 from tests.plugins.objects import container, node, pod
+from tests.plugins.volumes import objects as volumes
 from tests.virtualtime import VirtualClock, run
 
 
@@ -234,6 +235,46 @@ def test_what_is_held_for_a_pod_that_is_gone_is_held_until_its_binding_has_faile
         assert not scheduler.cluster.assigned
         assert not scheduler.pending_pods()
         assert list(scheduler.cluster.table.row_of) == ["n1", "n2"]
+
+
+class HoldsClaims:
+    """Patches of claims get no answer."""
+
+    async def __call__(self, call, proceed):
+        if call.method == "PATCH" and "/persistentvolumeclaims/" in call.path:
+            await asyncio.sleep(1000)
+        return await proceed()
+
+
+def test_what_is_assumed_of_claims_stays_assumed():
+    """Also where it would not be assumed again, as there is a volume for the claim by now."""
+
+    async def main():
+        embedded = Embedded()
+        for thing in (
+            node("n0", cpu="1", labels={"zone": "a"}),
+            node("n1", labels={"zone": "a"}),
+            volumes.storage_class(),
+            volumes.claim("data"),
+        ):
+            embedded.insert(thing)
+        recorded = Recorded(embedded, seconds_per_segment=4, fault=HoldsClaims())
+        async with recorded.running():
+            embedded.insert(
+                volumes.pod("p", "data", nodeSelector={"kubernetes.io/hostname": "n0"}, containers=[container(cpu="1")])
+            )
+            await asyncio.sleep(1)
+            embedded.insert(volumes.volume("v", at={"zone": ["a"]}, claim="data"))
+            await asyncio.sleep(5)
+            first = len(recorded.journal.segments) - 1
+            embedded.insert(volumes.pod("q", "data", containers=[container(cpu="1")]))
+            await asyncio.sleep(1)
+            assert [pod.name for pod in recorded.scheduler.cluster.assumed.values()] == ["p"]
+            return recorded.journal.records(first)
+
+    repetition, replay = repeat(run(main()))
+    assert repetition.divergence is None
+    assert [pod.name for pod in replay.replayed.scheduler.cluster.assumed.values()] == ["p"]
 
 
 # --- what is asked ------------------------------------------------------------------------------------

@@ -223,9 +223,10 @@ class Reckoning:
         found += [f"lost: {pod.key}" for uid, pod in pending.items() if uid not in queued]
         found += [f"queued without reason: {item.key}" for item in scheduler.queue if item.pod.uid not in pending]
         books = scheduler.cluster.shared(VolumeBooks)
-        promised = [*books.reservations._claims._assumptions, *books.reservations._volumes._assumptions]
+        assumptions = books.assumptions
+        promised = [*assumptions._claims._assumptions, *assumptions._volumes._assumptions, *assumptions._made]
         if promised:
-            found.append(f"volumes and claims still promised: {sorted(promised)}")
+            found.append(f"volumes and claims still promised: {promised}")
         if scheduler.waiting.get(next(iter(queued), "")) is not None:
             found.append("a queued pod waits on Permit")
         return [f"{process.name}: {text}" for text in found]

@@ -5,8 +5,10 @@ Source: upstream `volumebinding/binder.go` AssumePodVolumes, component-helpers `
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import msgspec
 from msgspec.structs import replace
 
 from koordsched.api.storage import ObjectReference, PersistentVolume, PersistentVolumeClaim
@@ -43,15 +45,29 @@ class AssumedVolumes:
     provisions: list[Provision] = field(default_factory=list)
 
 
+class Assumption(msgspec.Struct):
+    """What is still assumed for one pod, by name: volume -> the claim it refers to, (namespace, claim) -> node."""
+
+    volumes: dict[str, ObjectReference] = {}
+    claims: list[tuple[str, str, str]] = []
+
+
 class VolumeAssumptions:
-    """Makes assumptions and takes them back."""
+    """Makes assumptions and takes them back.
+
+    A keeper of state for journals: by now there may be a volume for a claim that was to be provisioned, and the same
+    pod would assume something else.
+    """
 
     def __init__(self, volumes: Assumed[PersistentVolume], claims: Assumed[PersistentVolumeClaim]) -> None:
+        self.state_type = dict[str, Assumption]
         self._volumes = volumes
         self._claims = claims
+        self._made: dict[str, list[PersistentVolume | PersistentVolumeClaim]] = {}
+        """By uid of the pod, until `undo` or `end`."""
 
-    def make(self, placing: Placing, row: int, node: str) -> AssumedVolumes:
-        """Assumes what the pod needs on the node of a row."""
+    def make(self, uid: str, placing: Placing, row: int, node: str) -> AssumedVolumes:
+        """Assumes what the pod of this uid needs on the node of a row."""
         made = AssumedVolumes()
         to_provision = [demand.claim for demand in placing.claims.chosen]
         for choice in placing.choices:
@@ -61,26 +77,63 @@ class VolumeAssumptions:
                 continue
             bound = bound_to(volume, claim)
             if bound is not volume:
-                self._volumes.assume(bound)
+                self._assume(uid, bound)
             made.bindings.append(Binding(claim, volume, bound))
         for claim in to_provision:
             selected = selecting(claim, node)
             if selected is not claim:
-                self._claims.assume(selected)
+                self._assume(uid, selected)
             made.provisions.append(Provision(claim, selected))
         return made
 
-    def undo(self, made: AssumedVolumes) -> None:
-        """Takes the assumptions back; what was written stays written, and the next attempt finds it.
+    def _assume(self, uid: str, thing: PersistentVolume | PersistentVolumeClaim) -> None:
+        self._made.setdefault(uid, []).append(thing)
+        if isinstance(thing, PersistentVolume):
+            self._volumes.assume(thing)
+        else:
+            self._claims.assume(thing)
+
+    def undo(self, uid: str) -> None:
+        """Takes the assumptions for a pod back; what was written stays written, and the next attempt finds it.
 
         What was found assumed already stays: it was assumed for another pod that shares the claim.
         """
-        for binding in made.bindings:
-            if binding.volume is not binding.before:
-                self._volumes.restore(binding.volume)
-        for provision in made.provisions:
-            if provision.claim is not provision.before:
-                self._claims.restore(provision.claim)
+        for thing in self._made.pop(uid, ()):
+            if isinstance(thing, PersistentVolume):
+                self._volumes.restore(thing)
+            else:
+                self._claims.restore(thing)
+
+    def end(self, uid: str) -> None:
+        """All that was assumed for a pod has come about."""
+        self._made.pop(uid, None)
+
+    def recorded_state(self) -> dict[str, Assumption]:
+        """By uid of the pod."""
+        state: dict[str, Assumption] = {}
+        for uid, things in self._made.items():
+            kept = state[uid] = Assumption()
+            for thing in things:
+                meta = thing.metadata
+                if isinstance(thing, PersistentVolume):
+                    reference = thing.spec.claim_ref
+                    if reference is not None and self._volumes.get("", meta.name) is thing:
+                        kept.volumes[meta.name] = reference
+                elif self._claims.get(meta.namespace, meta.name) is thing:
+                    kept.claims.append((meta.namespace, meta.name, meta.annotations[SELECTED_NODE]))
+        return state
+
+    def restore_state(self, state: Mapping[str, Assumption]) -> None:
+        """Assumes these in place of all that is assumed. What is not there any more is left out."""
+        for uid in list(self._made):
+            self.undo(uid)
+        for uid, kept in state.items():
+            for name, reference in kept.volumes.items():
+                if (volume := self._volumes.get("", name)) is not None:
+                    self._assume(uid, referring(volume, reference))
+            for namespace, name, node in kept.claims:
+                if (claim := self._claims.get(namespace, name)) is not None:
+                    self._assume(uid, selecting(claim, node))
 
 
 def bound_to(volume: PersistentVolume, claim: PersistentVolumeClaim) -> PersistentVolume:
@@ -100,11 +153,12 @@ def bound_to(volume: PersistentVolume, claim: PersistentVolumeClaim) -> Persiste
     annotations = volume.metadata.annotations
     if not was_meant and BOUND_BY_CONTROLLER not in annotations:
         annotations = {**annotations, BOUND_BY_CONTROLLER: "yes"}
-    return replace(
-        volume,
-        metadata=replace(volume.metadata, annotations=annotations),
-        spec=replace(volume.spec, claim_ref=complete),
-    )
+    return replace(referring(volume, complete), metadata=replace(volume.metadata, annotations=annotations))
+
+
+def referring(volume: PersistentVolume, reference: ObjectReference) -> PersistentVolume:
+    """The volume with this reference to its claim."""
+    return replace(volume, spec=replace(volume.spec, claim_ref=reference))
 
 
 def selecting(claim: PersistentVolumeClaim, node: str) -> PersistentVolumeClaim:

@@ -57,7 +57,7 @@ class VolumeBooks:
         self.reader = ClaimReader(claims, classes)
         capacities = StorageCapacities(cluster.table, objects.of(CSI_STORAGE_CAPACITIES))
         self.placer = Placer(cluster.table, self.volumes, classes, objects.of(CSI_DRIVERS), capacities)
-        self.reservations = VolumeAssumptions(volumes, claims)
+        self.assumptions = VolumeAssumptions(volumes, claims)
 
 
 class _CycleState:
@@ -85,6 +85,7 @@ class VolumeBinding(PreFilter, DryRunFilter, PodScore, Reserve, PreBind):
         self._table = handle.cluster.table
         self._count = handle.count
         self._books = handle.cluster.shared(VolumeBooks)
+        handle.states.keep(self.name, self._books.assumptions)
         self._binder = Binder(handle.cluster, self._books.volumes, handle.writes, float(args.bind_timeout_seconds))
         codes = [
             handle.reasons.intern(
@@ -165,14 +166,16 @@ class VolumeBinding(PreFilter, DryRunFilter, PodScore, Reserve, PreBind):
             return SUCCESS
         state = self._state(cycle, pod)
         if state is not None and not state.claims.all_bound:
-            state.assumed_volumes = self._books.reservations.make(self._placing(state), row, self._table.names[row])
+            state.assumed_volumes = self._books.assumptions.make(
+                pod.uid, self._placing(state), row, self._table.names[row]
+            )
         return SUCCESS
 
     def unreserve(self, cycle: CycleState, pod: Pod, row: int) -> None:
         """Takes the assumptions back. Annotations and references that were written stay."""
         state: _CycleState | None = cycle.state.get(self)
         if state is not None and state.assumed_volumes is not None:
-            self._books.reservations.undo(state.assumed_volumes)
+            self._books.assumptions.undo(pod.uid)
             state.assumed_volumes = None
 
     def pre_bind_pre_flight(self, cycle: CycleState, pod: Pod, node: str) -> Status:
@@ -193,4 +196,5 @@ class VolumeBinding(PreFilter, DryRunFilter, PodScore, Reserve, PreBind):
         except BindingFailed as error:
             self._count("scheduler_volume_scheduling_stage_error_total", "bind")
             return Status(Code.ERROR, (f"binding volumes: {error}",))
+        self._books.assumptions.end(pod.uid)
         return SUCCESS

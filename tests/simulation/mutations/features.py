@@ -116,7 +116,7 @@ def status_believed_to_be_what_was_written(original):
 
 @mutation(VolumeAssumptions, "undo")
 def promised_volumes_not_given_back(original):
-    return lambda self, made: None
+    return lambda self, uid: None
 
 
 @mutation(Binder, "_is_done")
