@@ -200,9 +200,10 @@ class Bounds:
             found = self._plan.suited[alternative.number] & self._claiming.free(alternative) & within
             devices |= self._allowed(alternative, number if len(alternatives) == 1 else 1, found)
             counted = self._counted[alternative.number]
-        if len(alternatives) > 1:
-            counted = ()
-        return Need(number, devices, counted, any(each.admin for each in alternatives))
+        admin = any(each.admin for each in alternatives)
+        if admin or len(alternatives) > 1:
+            counted = ()  # what is taken for admin access leaves all counters as they are
+        return Need(number, devices, counted, admin)
 
     def _allowed(self, alternative: Alternative, number: int, devices: int) -> int:
         """Those of the devices that the constraints may allow; 0 if not so many can go together."""

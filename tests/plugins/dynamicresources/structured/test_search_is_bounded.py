@@ -85,6 +85,21 @@ def test_more_partitions_than_the_cards_have_room_for() -> None:
     assert world.allocate(request(number=25), deadline=limited()) is None
 
 
+def test_admin_access_takes_no_counters_from_itself() -> None:
+    """Each of the parts fits what is left of the card; that both together do not is no matter."""
+    world = World()
+    world.slice("counters", sharedCounters=counters(20))
+    parts = [taking(name, 20, attributes={"k": {"int": 2}}) for name in ("x", "y")]
+    world.slice("devices", device("d1", {"k": 1}), device("d2", {"k": 2}), *parts)
+    of = "device.attributes['drv'].k == 2"
+    asked = claim(
+        request("a"),
+        request("b", 2, selector=of, adminAccess=True),
+        constraints=[{"matchAttribute": "drv/k"}],
+    )
+    assert world.got(asked) == ["a=d2", "b=x", "b=y"]
+
+
 def test_a_search_that_takes_too_long_is_not_remembered() -> None:
     world = World()
     world.slice("s", "d0", "d1")
