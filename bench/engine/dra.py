@@ -52,12 +52,13 @@ _PROFILES = {"full": 8, "half": 4, "quarter": 2, "slice": 1}
 
 @dataclass(frozen=True)
 class Case:
-    """Claims of pods. `kind`: of the devices of nodes (gpu, shared, part, network)."""
+    """Claims of pods. `kind`: of the devices of nodes (gpu, shared, part, network). `best_fit`: an argument."""
 
     name: str
     requests: tuple[Json, ...]
     kind: str = "gpu"
     constraints: tuple[Json, ...] = ()
+    best_fit: bool = False
 
 
 def _request(name: str, number: int = 1, of: str = "gpu", selector: str = "", **fields: Any) -> Json:
@@ -68,16 +69,18 @@ def _request(name: str, number: int = 1, of: str = "gpu", selector: str = "", **
 
 
 _SAME_ROOT = ({"matchAttribute": f"{DRIVER}/root"},)
+_QUARTER = (_request("r", of="part", selector=f"device.attributes['{DRIVER}'].size == 2"),)
 CASES = (
     Case("a GPU", (_request("r"),)),
+    Case("a GPU, best fit", (_request("r"),), best_fit=True),
     Case("a GPU by its memory", (_request("r", selector=f"device.capacity['{DRIVER}'].memory.isInteger()"),)),
     Case("a GPU, not of a uuid", (_request("r", selector=f"device.attributes['{DRIVER}'].uuid != 'x'"),)),
     Case("four GPUs on a root", (_request("r", 4),), constraints=_SAME_ROOT),
     Case("two and one on a root", (_request("a", 2), _request("b")), constraints=_SAME_ROOT),
     Case("10 of 80 Gi of a GPU", (_request("r", capacity={"requests": {"memory": "10Gi"}}),), "shared"),
-    Case(
-        "a quarter of a GPU", (_request("r", of="part", selector=f"device.attributes['{DRIVER}'].size == 2"),), "part"
-    ),
+    Case("10 of 80 Gi, best fit", (_request("r", capacity={"requests": {"memory": "10Gi"}}),), "shared", best_fit=True),
+    Case("a quarter of a GPU", _QUARTER, "part"),
+    Case("a quarter of a GPU, best fit", _QUARTER, "part", best_fit=True),
     Case("a GPU and a network device", (_request("r"), _request("n", of="net")), "network"),
 )
 
@@ -200,7 +203,7 @@ class Cluster:
 
     def decide(self, claim: ResourceClaim) -> AllocationResult | None:
         """One decision."""
-        demand = self.allocator.demand((claim,), self.classes.get)
+        demand = self.allocator.demand((claim,), self.classes.get, best_fit=self.case.best_fit)
         verdicts = self.allocator.verdicts(demand, self.rows)
         fitting = np.flatnonzero(verdicts.outcomes == Outcome.FITS)
         if not len(fitting):

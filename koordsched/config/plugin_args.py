@@ -57,13 +57,14 @@ class DefaultPreemptionArgs(PluginArgs, frozen=True, kw_only=True):
 
 
 class DynamicResourcesArgs(PluginArgs, frozen=True, kw_only=True):
-    """Time limits; None when the gate that brings the field is off. `skip_faulty_devices` is koordsched's own; None is
-    False, and not in dumps of the configuration, which are upstream's.
+    """Time limits; None when the gate that brings the field is off. `skip_faulty_devices` and `best_fit` are
+    koordsched's own; None is False, and not in dumps of the configuration, which are upstream's.
     """
 
     filter_timeout: Duration | None = None
     binding_timeout: Duration | None = None
     skip_faulty_devices: bool | None = None
+    best_fit: bool | None = None
 
 
 class InterPodAffinityArgs(PluginArgs, frozen=True, kw_only=True):

@@ -42,7 +42,7 @@ TOTAL = 2.0
 class DeviceFilter:
     """Judges rows. `timeout`: seconds that the search on one node may take, 0 for no limit; `binding_timeout`: how long
     devices may take to become ready, None if there are no binding conditions; `lenient`: devices and pools that would
-    end the attempt with an error are passed over.
+    end the attempt with an error are passed over; `best_fit`: small devices are tried first.
     """
 
     def __init__(
@@ -56,8 +56,10 @@ class DeviceFilter:
         binding_timeout: float | None,
         *,
         lenient: bool = False,
+        best_fit: bool = False,
     ) -> None:
         self._lenient = lenient
+        self._best_fit = best_fit
         self._plugin = plugin
         self._books = books
         self._served = served
@@ -165,7 +167,9 @@ class DeviceFilter:
         demand = state.demands.get(special)
         if demand is None:
             claims = self._claims(state, special)
-            demand = self._books.allocator.demand(claims, self._books.device_class, lenient=self._lenient)
+            demand = self._books.allocator.demand(
+                claims, self._books.device_class, lenient=self._lenient, best_fit=self._best_fit
+            )
             state.demands[special] = demand
         return demand
 

@@ -101,6 +101,7 @@ class DynamicResources(
             _seconds(args.filter_timeout) or 0.0,
             binding_timeout,
             lenient=bool(args.skip_faulty_devices),
+            best_fit=bool(args.best_fit),
         )
         self._explainer = Explainer(books, self._filter, handle.cluster.table)
         writer = ClaimWriter(

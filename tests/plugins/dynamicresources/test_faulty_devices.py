@@ -129,4 +129,4 @@ def test_the_example_of_all_arguments_has_the_default():
             for each in profile["pluginConfig"]
             if each["name"] == "DynamicResources"
         )
-    assert args["skipFaultyDevices"] is False
+    assert args["skipFaultyDevices"] is args["bestFit"] is False

@@ -82,14 +82,16 @@ class Allocator:
 
     # --- demands -----------------------------------------------------------------------------------------
 
-    def demand(self, claims: Sequence[ResourceClaim], class_of: ClassOf, *, lenient: bool = False) -> Demand:
+    def demand(
+        self, claims: Sequence[ResourceClaim], class_of: ClassOf, *, lenient: bool = False, best_fit: bool = False
+    ) -> Demand:
         """The demand of a pod with these unallocated claims, in pod order. `lenient`: devices and pools that would end
-        the attempt with an error are passed over.
+        the attempt with an error are passed over. `best_fit`: small devices first, those that others miss least.
         """
-        key = (self.identity(claims, class_of), lenient)
+        key = (self.identity(claims, class_of), lenient, best_fit)
         known = self._known.get(key)
         if known is None:
-            prepared = Prepared(claims, class_of, self._features, lenient=lenient)
+            prepared = Prepared(claims, class_of, self._features, lenient=lenient, best_fit=best_fit)
             known = _Known(prepared, Planner(prepared, self._expressions, self._features), self._features)
             self._known[key] = known
             self._keys[prepared] = key

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 
-from koordsched.plugins.dynamicresources.structured.plans import Plan
+from koordsched.plugins.dynamicresources.structured.plans import Plan, arranged
 from koordsched.plugins.dynamicresources.structured.pools import Counters
 from koordsched.plugins.dynamicresources.structured.views import Shared, View
 
@@ -29,3 +30,10 @@ class Ground:
             self.available.append(
                 {key: amount - taken.get(key, 0) for key, amount in counters.items()} if taken else counters
             )
+
+    def arranged(self, order: Sequence[int]) -> Ground:
+        """The same with the devices in another order: for each position, that in this one."""
+        found = copy(self)
+        found.used = arranged(self.used, order)
+        found.shared = {at: self.shared[before] for at, before in enumerate(order) if before in self.shared}
+        return found

@@ -7,6 +7,7 @@ ints, a bit per position.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Sequence
 from enum import IntEnum
 from typing import Any
 
@@ -129,6 +130,11 @@ class Plan:
     def pool_of(self, position: int) -> int:
         """The number of the device's pool among the usable ones."""
         return bisect_right(self.pools, position) - 1
+
+
+def arranged(devices: int, order: Sequence[int]) -> int:
+    """The set of the same devices, by positions in an order: for each position, that in the set."""
+    return sum(1 << at for at, before in enumerate(order) if devices >> before & 1)
 
 
 class Planner:

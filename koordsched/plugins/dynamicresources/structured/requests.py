@@ -88,15 +88,32 @@ class Prepared:
     """What pods with equal claims, of equal classes, share. `checks` are in upstream's order.
 
     `lenient`: an error of a device or a pool is no error of the attempt; the device is not selected. `wants_all`:
-    whether a pool that is not in order is such an error.
+    whether a pool that is not in order is such an error. `best_fit`: devices are tried in the order of that name.
     """
 
-    __slots__ = ("__weakref__", "alternatives", "checks", "claims", "lenient", "reads", "requests", "wants_all")
+    __slots__ = (
+        "__weakref__",
+        "alternatives",
+        "best_fit",
+        "checks",
+        "claims",
+        "lenient",
+        "reads",
+        "requests",
+        "wants_all",
+    )
 
     def __init__(
-        self, claims: Sequence[ResourceClaim], class_of: ClassOf, features: Features, *, lenient: bool = False
+        self,
+        claims: Sequence[ResourceClaim],
+        class_of: ClassOf,
+        features: Features,
+        *,
+        lenient: bool = False,
+        best_fit: bool = False,
     ) -> None:
         self.lenient = lenient
+        self.best_fit = best_fit
         self.alternatives: list[Alternative] = []
         self.requests: list[Request] = []
         self.checks: list[Check] = []

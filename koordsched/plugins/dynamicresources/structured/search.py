@@ -1,15 +1,17 @@
 """The search for devices: depth first over claims, requests and devices; the first solution wins (dra spec 3.6).
 
-It finds what upstream's search finds. Once it has to go back for the first time it is careful: devices that are alike
-in everything that the demand looks at are tried once, a choice after which the rest cannot be had is left at once
-(`bounds`), and what has failed is not tried again. No solution is lost by that, and no error, as none of it is done
-where what is skipped could have ended in an error.
+It finds what upstream's search finds, unless the demand wants the best fit (`bestfit`). Once it has to go back for the
+first time it is careful: devices that are alike in everything that the demand looks at are tried once, a choice after
+which the rest cannot be had is left at once (`bounds`), and what has failed is not tried again. No solution is lost by
+that, and no error, as none of it is done where what is skipped could have ended in an error.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
+from koordsched.plugins.dynamicresources.structured.bestfit import ArrangedPlan, best_fit
 from koordsched.plugins.dynamicresources.structured.bounds import Bounds
 from koordsched.plugins.dynamicresources.structured.claiming import Claiming, Refused
 from koordsched.plugins.dynamicresources.structured.failures import SearchExpired
@@ -69,6 +71,11 @@ class Search:
     """One search: a demand, a plan and what is in use. Raises SelectorFailed, ConstraintViolated and SearchExpired."""
 
     def __init__(self, prepared: Prepared, planner: Planner, plan: Plan, ground: Ground, expired: Expired) -> None:
+        self._order: Sequence[int] | None = None
+        """Where the devices of the plan are in the caller's, if they are arranged anew."""
+        if prepared.best_fit:
+            order = best_fit(plan, ground)
+            plan, ground, self._order = ArrangedPlan(plan, order), ground.arranged(order), order
         self._requests = prepared.requests
         self._prepared = prepared
         self._planner = planner
@@ -126,7 +133,12 @@ class Search:
             if frame.alternative is None:
                 chosen = self._requests[frame.request].alternatives[frame.next - 1]
                 score += BEST_SCORE - chosen.sub if chosen.sub >= 0 else 0
-        return Solution(tuple((pick.alternative.number, pick.position) for pick in self._claiming.picks), score)
+        picks = tuple((pick.alternative.number, self._place(pick.position)) for pick in self._claiming.picks)
+        return Solution(picks, score)
+
+    def _place(self, position: int) -> int:
+        """The position in the caller's plan."""
+        return position if self._order is None else self._order[position]
 
     # --- steps -------------------------------------------------------------------------------------------
 
@@ -177,7 +189,7 @@ class Search:
                 return False
             refused = self._claiming.take(alternative, position)
             if refused is Refused.CONSTRAINT and not self._prepared.lenient:
-                raise ConstraintViolated(alternative, position)
+                raise ConstraintViolated(alternative, self._place(position))
             if refused is not Refused.NO:
                 return False
         return True

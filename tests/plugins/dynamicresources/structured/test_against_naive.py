@@ -13,9 +13,11 @@ from tests.plugins.dynamicresources.structured.naive import Failed, Naive, Pick,
 from tests.plugins.dynamicresources.structured.world import World, selects
 
 
-def naive(world: World, node: str, claims: list[ResourceClaim]) -> tuple[list[Pick], int] | str:
+def naive(
+    world: World, node: str, claims: list[ResourceClaim], search: type[Naive] = Naive
+) -> tuple[list[Pick], int] | str:
     """Devices and score, or how it ends."""
-    reference = Naive(
+    reference = search(
         world.features,
         world.wire_slices(),
         list(world.in_use._held.values()),

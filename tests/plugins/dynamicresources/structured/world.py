@@ -151,10 +151,11 @@ def allocation(*devices: str | Json) -> Any:
 class World:
     """A cluster of slices, and nodes n1, n2, n3. Slices get the right `resourceSliceCount` unless it is given.
 
-    `lenient`: of the demands.
+    `lenient`, `best_fit`: of the demands.
     """
 
     lenient = False
+    best_fit = False
 
     def __init__(self, features: Features | None = None, nodes: dict[str, dict[str, str]] | None = None) -> None:
         self.features = features or Features()
@@ -232,7 +233,7 @@ class World:
     def demand(self, *claims: ResourceClaim | Json) -> Demand:
         """The demand of a pod; a request stands for a claim with only this."""
         made = [each if isinstance(each, ResourceClaim) else claim(each) for each in claims]
-        return self.allocator.demand(made, self.classes.get, lenient=self.lenient)
+        return self.allocator.demand(made, self.classes.get, lenient=self.lenient, best_fit=self.best_fit)
 
     def allocate(
         self, *claims: ResourceClaim | Json, node: str = NODE, deadline: Deadline = UNLIMITED
