@@ -39,9 +39,11 @@ class Facet:
     FEATURES: Final = 64
     """status.declaredFeatures."""
     ANNOTATIONS: Final = 128
+    FACTS: Final = 256
+    """What plugins know of the pods on it (`cluster.facts`), whether it counts for the node or not."""
 
 
-FIRST_FREE_BIT = 8
+FIRST_FREE_BIT = 9
 MAX_FACETS = 31
 
 

@@ -273,7 +273,7 @@ class ClusterState(Announcements):
             pod.facts = facts  # on no row, or another version of the pod is: that one counts
             pod.requests = requests
             return
-        row, changed = pod.row, 0
+        row, changed = pod.row, Facet.FACTS
         if requests is not pod.requests:
             self.table.touch(row, self.amend(pod, requests, facts))
             return
@@ -285,8 +285,7 @@ class ClusterState(Announcements):
             changed |= accountant.pod_added(row, pod)
         if self._sharing is not None:
             changed |= self._sharing.facts_changed(row, pod)
-        if changed:
-            self.table.touch(row, changed)
+        self.table.touch(row, changed)
 
     def _with_facts(self, pod: Pod) -> PodWithFacts:
         """Makes room for facts in a pod on a node that was read without any. Raises ValueError for other pods."""
@@ -345,7 +344,7 @@ class ClusterState(Announcements):
 
     def _recount(self, before: Pod, pod: Pod) -> None:
         """A pod that stays on its row has other facts: accountants that read these count it anew."""
-        row, changed = pod.row, 0
+        row, changed = pod.row, Facet.FACTS if before.facts != pod.facts else 0
         changed_facts = [fact for fact in self._readers if fact.of(before) != fact.of(pod)]
         readers = {reader: None for fact in changed_facts for reader in self._readers[fact]}
         for accountant in readers:

@@ -180,6 +180,44 @@ def test_costs_as_pod_by_pod(seed):
     run(work())
 
 
+def test_costs_of_members_by_annotation_whenever_they_are_asked_for():
+    """Before they are confirmed, afterwards, and when they are in another gang by now."""
+    held = asyncio.Event()
+
+    async def holding(call, proceed):
+        if call.path.endswith("/binding"):
+            await held.wait()
+        return await proceed()
+
+    async def work():
+        cluster = Gangs(("n1", "n2"), cpu="2")
+        async with scheduling(cluster, PREEMPTING, fault=holding) as running:
+            scheduler = running.scheduler
+            plugin = scheduler.profiles["default-scheduler"].plugins["Coscheduling"]
+            rows = np.array([0, 1])
+
+            def agree():
+                found = plugin._preemption._costs.of(rows, 10).costs.tolist()
+                assert found == naive(scheduler, plugin.cache, rows.tolist(), 10)
+                return found
+
+            cluster.pods("a-0", "a-1", "a-2", gang="a", by={"min_available": "3"})
+            await asyncio.sleep(1)
+            assert len(scheduler.cluster.assumed) == 3
+            agree()
+            held.set()
+            await settle(running)
+            assert not scheduler.cluster.assumed
+            assert sum(agree()) > 0
+            cluster.change("a-0", notes={"gang.scheduling.koordinator.sh/name": "b"})
+            cluster.change("a-1", notes={"gang.scheduling.koordinator.sh/name": "b"})
+            await settle(running)
+            agree()
+            assert len(plugin.cache.gangs["default/b"].bound) == 2
+
+    run(work())
+
+
 def test_the_rest_of_a_gang_goes_in_the_order_of_names():
     """Whichever of them was bound, or seen, first: a journal that is resumed does not know."""
     evicted = []

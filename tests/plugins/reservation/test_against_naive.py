@@ -106,7 +106,7 @@ share = ReservedDevices.share
     [
         (ReservedDevices, "share", confines_nothing),
         (info.ReservationInfo, "_facts_left", lambda self, facts: self.full_facts),
-        (choosing.Choosing, "_allocates", lambda self, cycle, pod, row, info, matched: None),
+        (choosing.Choosing, "_allocates", lambda self, *asked: None),
     ],
 )
 def test_planted_bugs_with_gpus_are_noticed(owner, name, planted, monkeypatch):

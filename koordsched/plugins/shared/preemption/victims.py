@@ -95,7 +95,8 @@ class VictimTable:
         self._forget_the_gone()
         if table.size > len(self._depths):
             self._grow(len(self._kinds), table.size)
-        stamps = table.log.stamps(Facet.RESOURCES)[rows]
+        log = table.log
+        stamps = np.maximum(log.stamps(Facet.RESOURCES)[rows], log.stamps(Facet.FACTS)[rows])
         stale = self._read_at[rows] != stamps
         if stale.any():
             self._read(rows[stale], stamps[stale], now)
