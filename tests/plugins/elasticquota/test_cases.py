@@ -11,10 +11,11 @@ import pytest
 from koordsched.api.decoding import convert
 from koordsched.api.policy import PodDisruptionBudget
 from koordsched.cluster.builtinkinds import POD_DISRUPTION_BUDGETS
+from koordsched.cluster.events import POD
 from koordsched.plugins.elasticquota.arithmetic.runtime import Stake, redistribute
-from koordsched.plugins.elasticquota.room import ROOM
+from koordsched.plugins.elasticquota.room import ROOM, Room
 from koordsched.plugins.shared.preemption.budgets import Budgets
-from koordsched.queue.hints import QueueingHint
+from koordsched.queue.hints import QueueingHint, Scope
 from tests.plugins.elasticquota.objects import node, pod, quota
 from tests.plugins.elasticquota.world import World, amounts
 from tests.plugins.states import carry_over
@@ -590,6 +591,16 @@ def woken(world, thing):
     waiting = world.pod(thing)
     news, world.announced[:] = list(world.announced), []
     return any(hint(waiting, None, room) is QueueingHint.QUEUE for _, room in news)
+
+
+def test_a_pod_without_a_quota_is_kept_waiting_by_none():
+    """Its quota is gone, and gate DisableDefaultQuota leaves it without another one."""
+    world = World(node("n", cpu=100), gates=("DisableDefaultQuota",))
+    waits, other = world.pod(pod("waits", {"cpu": 1}, "gone")), world.pod(pod("other", {"cpu": 1}, on="n"))
+    news = {ROOM: (None, Room(frozenset(), frozenset())), POD: (other, None)}
+    for each in world.plugin.events_to_register():
+        old, new = (waits, waits) if each.scope is Scope.OWN_POD else news.get(each.event) or news[each.event.resource]
+        assert each.fn(waits, old, new) is QueueingHint.QUEUE
 
 
 @pytest.mark.parametrize("checks_parents", [False, True])
