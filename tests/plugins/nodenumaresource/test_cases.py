@@ -256,6 +256,18 @@ def test_nodenumaresource_case_16_amplified_twice(present, wanted, passes):
     assert world.verdicts(wanted) == {"m1": expected}
 
 
+INVALID = (UAU, "node(s) invalid CPU Topology")
+
+
+@pytest.mark.parametrize(
+    ("ratio", "cpu", "expected"), [(1.5, "4", INVALID), (1.5, None, (OK,)), (1.0, "4", (OK,))], ids=str
+)
+def test_cpu_that_is_amplified_on_a_node_whose_cpus_cannot_be_read(ratio, cpu, expected):
+    """What CPUs of their own are worth there cannot be told, so no pod that requests CPU gets any."""
+    world = World(node(ratio=ratio), topology([], Z2))
+    assert world.verdicts(pod(cpu=cpu)) == {"m1": expected}
+
+
 def test_nodenumaresource_case_17_scores():
     args = {"scoringStrategy": MOST, "numaScoringStrategy": MOST}
     world = World(
