@@ -3,6 +3,7 @@
 import pytest
 
 from koordsched.plugins.dynamicresources.cel import CompileError, EvaluationError, compile
+from koordsched.plugins.dynamicresources.cel.types import parse_types
 
 from .selecting import device, selects
 
@@ -266,3 +267,8 @@ def test_constants_are_checked_when_compiled(text):
     with pytest.raises(CompileError) as caught:
         compile(text)
     assert COMPILE_ERRORS[text] in str(caught.value)
+
+
+def test_types_as_declarations_write_them():
+    found = parse_types("map(string, list(A)), optional(type(int)), dyn")
+    assert [str(each) for each in found] == ["map(string, list(<A>))", "optional_type(type(int))", "dyn"]
