@@ -248,9 +248,12 @@ def check(history):
         for key, value in counts.items():
             assert actual[name][key] == value, (name, key)
     for tree in history.world.books.trees.trees.values():
-        parents = [tree.root, *(q for q in history.world.books.quotas() if q.tree is tree and q.takes_part)]
-        for parent in parents:
+        quotas = [each for each in history.world.books.quotas() if each.tree is tree and not each.is_root]
+        for parent in [tree.root, *(each for each in quotas if each.takes_part)]:
             never_more_than_there_is(parent, reference)
+        over = [sum(each.child_request.get(name, 0) > bound for name, bound in each.max.items()) for each in quotas]
+        assert [each.over for each in quotas] == over
+        assert tree.capped == sum(number > 0 for number in over)
 
 
 def never_more_than_there_is(parent, reference):

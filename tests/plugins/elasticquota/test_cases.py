@@ -505,6 +505,17 @@ def test_a_replay_counts_the_pods_that_were_overdue_unseen():
     assert again.shown("q", "used") == again.shown("q", "request") == {"cpu": "10"}
 
 
+def test_pods_of_the_default_quota_count_before_while_and_after_it_is_declared():
+    world = World(node("n", cpu=100), pod("runs", {"cpu": 10, "x": 1}, on="n"), pod("waits", {"cpu": 5}))
+    declared = quota(DEFAULT, {"x": 20})
+    found = []
+    for change in (lambda: None, lambda: world.put(declared), lambda: world.remove(declared)):
+        change()
+        found.append((world.shown(DEFAULT, "used"), world.shown(DEFAULT, "request")))
+    built_in = {"cpu": "10"}, {"cpu": "15"}
+    assert found == [built_in, ({"x": "1"}, {"x": "1"}), built_in]
+
+
 # --- defects not repeated ---------------------------------------------------------------------------
 
 

@@ -97,12 +97,13 @@ def test_never_and_terminating():
     meek = pod("meek", {"cpu": 4}, "q", priority=9, preemptionPolicy="Never")
     victims(world, meek)
     assert world.explain(meek).message.endswith("preemption: not eligible due to preemptionPolicy=Never.")
-    for name, end in (("q", "a terminating pod on the nominated node."), ("r", None)):
-        waiting = pod(f"waiting-{name}", {"cpu": 4 if name == "q" else 5}, name, priority=9)
+    # The room of a less important pod of the same quota is waited for, and no other one's.
+    for name, in_quota, priority, waits in (("a", "q", 9, True), ("b", "q", 0, False), ("c", "r", 9, False)):
+        waiting = pod(name, {"cpu": 4 if in_quota == "q" else 5}, in_quota, priority=priority)
         waiting["status"]["nominatedNodeName"] = "n"
         world.put(waiting)
-        message = world.explain(waiting).message
-        assert message.endswith(end or f"No victims found on node n for preemptor pod {waiting['metadata']['name']}.")
+        end = "a terminating pod on the nominated node." if waits else f"on node n for preemptor pod {name}."
+        assert world.explain(waiting).message.endswith(end)
 
 
 def test_a_pod_refused_by_its_quota_evicts_no_pod_for_the_nodes_sake():
