@@ -289,6 +289,16 @@ def test_equal_after_every_step(steps, gates):
         check(history)
 
 
+def test_equal_while_the_max_of_a_quota_that_is_asked_for_more_changes():
+    history = History(())
+    history.take("put", node("n-0", cpu=40))
+    for most in (13, 8, 5, 13, 3):
+        history.take("put", quota("a", {"cpu": most}))
+        check(history)
+        history.take("put", pod("p0", {"cpu": 10}, "a", namespace="n1"))
+        check(history)
+
+
 EVERYTHING = {"cpu": 40, "memory": 40, "x": 40}
 CROWDS = {
     "regular": [
