@@ -48,9 +48,7 @@ def test_nodenumaresource_case_01_prefilter():
     assert wanted.required is wanted.preferred is BindPolicy.SPREAD_BY_PCPUS
     # Where the default is to bind no pods, one that requires it has what it prefers.
     by_wish = World(args={"defaultCPUBindPolicy": ""})
-    wanted = request(
-        by_wish, lsr(spec={"requiredCPUBindPolicy": "Default", "preferredCPUBindPolicy": "SpreadByPCPUs"})
-    )
+    wanted = request(by_wish, lsr(spec={"requiredCPUBindPolicy": "Default", "preferredCPUBindPolicy": "SpreadByPCPUs"}))
     assert (wanted.binds, wanted.required) == (True, BindPolicy.NONE)
     assert wanted.preferred is BindPolicy.SPREAD_BY_PCPUS
     assert not request(by_wish, lsr(spec={"requiredCPUBindPolicy": "Default"})).binds
