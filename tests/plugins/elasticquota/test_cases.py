@@ -505,6 +505,18 @@ def test_a_replay_counts_the_pods_that_were_overdue_unseen():
     assert again.shown("q", "used") == again.shown("q", "request") == {"cpu": "10"}
 
 
+@pytest.mark.parametrize("weight", [{"x": 1}, {"cpu": 0, "x": 1}], ids=["not named", "zero"])
+def test_of_what_it_has_no_weight_for_a_quota_gets_its_min_alone(weight):
+    world = World(node("n", cpu=10, x=10), quota("q", {"cpu": 8, "x": 8}, {"cpu": 2}, weight=weight))
+    small, large = (pod(f"p{cpu}", {"cpu": cpu}, "q") for cpu in (2, 3))
+    world.put(small)
+    assert world.refusal(small) is None
+    world.remove(small)
+    own = world.put(large)
+    assert not world.plugin.admission.admits_at_once(own)
+    assert "runtime: cpu:2" in (world.refusal(large) or "")
+
+
 def test_pods_of_the_default_quota_count_before_while_and_after_it_is_declared():
     world = World(node("n", cpu=100), pod("runs", {"cpu": 10, "x": 1}, on="n"), pod("waits", {"cpu": 5}))
     declared = quota(DEFAULT, {"x": 20})

@@ -219,3 +219,17 @@ def test_five_thousand_members_are_decided_on_quickly(spec, guarded):
         spent.append(time.thread_time() - started)
     assert len(outcome.victims) == 2
     assert min(spent) < 0.05
+
+
+def test_nodes_that_no_eviction_would_open_are_told_apart():
+    """The quota admits the pod; one node has no pods of its quota, the other one is cordoned."""
+    cordoned = node("m", cpu=10)
+    cordoned["spec"]["unschedulable"] = True
+    stranger = pod("stranger", {"cpu": 8}, on="n")
+    world = World(node("n", cpu=10), cordoned, stranger, quota("q", {"cpu": 40}), args=BY_MAX)
+    new = pod("new", {"cpu": 4}, "q", priority=9)
+    world.put(new)
+    assert world.explain(new).message.endswith(
+        "preemption: 0/2 nodes are available: 1 No victims found on node n for preemptor pod new, "
+        "1 Preemption is not helpful for scheduling."
+    )

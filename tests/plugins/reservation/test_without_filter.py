@@ -7,7 +7,9 @@ from tests.plugins.objects import container, node, pod
 from tests.plugins.reservation.test_explained import WEB, asking
 from tests.plugins.reservation.test_pages import reservation
 
-UNFILTERED = {"plugins": {"multiPoint": {"enabled": [{"name": "Reservation"}]}, "filter": {"disabled": [{"name": "*"}]}}}
+UNFILTERED = {
+    "plugins": {"multiPoint": {"enabled": [{"name": "Reservation"}]}, "filter": {"disabled": [{"name": "*"}]}},
+}
 
 
 @pytest.mark.parametrize("names", ["r", "rs"])
