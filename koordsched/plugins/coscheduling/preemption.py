@@ -258,19 +258,19 @@ class JobPreemption:
         Once a gang goes as a whole, the other nodes that it is on are cheaper.
         """
         fits: dict[Hashable, Codes] = {}
-        for kind, pod in {_kind(pod): pod for pod in reversed(job.members)}.items():
-            fits[kind] = self._fits(pod, job, rows)
-            yield
-        any_fits = np.logical_or.reduce([codes == PASS for codes in fits.values()])
         names = self._cluster.table.names
-        rest = np.flatnonzero(any_fits).tolist()
-        rest.sort(key=lambda i: (costs.costs[i], names[rows[i]]), reverse=True)
         rooms: list[_Room] = []
         left = job.members
         last: dict[int, int] = {}
         going: dict[str, Pod] = {}
         with self._handle.hypothesis(job.cycle.job_members) as trial:
             trial.withdraw(job.members)
+            for kind, pod in {_kind(pod): pod for pod in reversed(job.members)}.items():
+                fits[kind] = self._fits(pod, job, rows)
+                yield
+            any_fits = np.logical_or.reduce([codes == PASS for codes in fits.values()])
+            rest = np.flatnonzero(any_fits).tolist()
+            rest.sort(key=lambda i: (costs.costs[i], names[rows[i]]), reverse=True)
             while rest and left:
                 i = rest.pop()
                 row = int(rows[i])

@@ -52,14 +52,13 @@ class Serving:
             return np.full(len(rows), most, dtype=np.int64), np.zeros(len(rows), dtype=np.int32)
         before = tuple((other, number) for other, number in before if self._compiled.of(other).types)
         keys = self._columns.keys(TYPES, rows)
+        if any(self._compiled.of(each).designated is not None for each in (shape, *dict(before))):
+            keys = np.column_stack((keys, rows))  # a refusal may name the node
         states, first, of_row = np.unique(keys, axis=0, return_index=True, return_inverse=True)
         answers = []
         for key, at in zip(states, first.tolist(), strict=True):
-            row = int(rows[at])
-            # A refusal of designated devices may name the node.
-            name = row if request.designated is not None else -1
-            what = (before, shape, self._templates.serial, name, key.tobytes())
-            answers.append(self._answer(what, before, shape, row, most))
+            what = (before, shape, self._templates.serial, key.tobytes())
+            answers.append(self._answer(what, before, shape, int(rows[at]), most))
         found = np.array([(min(each.number, most), each.code) for each in answers], dtype=np.int64)[of_row.reshape(-1)]
         numbers = found[:, 0]
         return numbers, np.where(numbers < most, found[:, 1], PASS).astype(np.int32)

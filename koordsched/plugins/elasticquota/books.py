@@ -265,12 +265,8 @@ class QuotaBooks:
             return
         if member is None:
             quota = self._join(pod, assigned)
-            if quota is not None:
-                tree = quota.tree
-                if assigned:
-                    tree.settle()
-                if tree.shifted or tree.overdrawn:
-                    self._changed([quota])
+            if quota is not None and (quota.tree.shifted or quota.tree.overdrawn):
+                self._changed([quota])
             return
         before = member.pod
         member.pod = pod

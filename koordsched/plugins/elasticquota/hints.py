@@ -44,10 +44,10 @@ def hints(plugin: str, admission: Admission, prospects: Prospects) -> list[HintR
         claimant = admission.claimant(new if isinstance(new, Pod) else pod)
         return _queue(claimant is None or admission.refusal(claimant) is None)
 
-    def after_deletion(pod: Pod, old: Any, new: Any) -> QueueingHint:
+    def after_deletion(pod: Pod, old: Pod, new: None) -> QueueingHint:
         # Room was announced before this, but a preemptor that waits for its victims listens to deletions alone.
         claimant = admission.claimant(pod)
-        if claimant is None or not isinstance(old, Pod):
+        if claimant is None:
             return QueueingHint.QUEUE
         is_near = old.node == pod.nominated_node
         return _queue(

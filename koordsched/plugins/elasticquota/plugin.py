@@ -39,7 +39,6 @@ class ElasticQuota(PreFilter, PostFilter, Reserve, ExplainsRefusals):
     name = "ElasticQuota"
 
     def __init__(self, args: ElasticQuotaArgs, handle: Handle) -> None:
-        self.args = args
         self.books = QuotaBooks.shared(handle.cluster, settings_of(args, handle.features), handle.clock.wall)
         books = self.books
         books.before_reading = handle.states.updated_by(self.name, lambda: books.version, books.bring_up_to_date)

@@ -53,8 +53,6 @@ class ValueBooks:
         self._columns = nodes.columns
         self.facets = self._columns.facets
         self._selectors = NodeSelectors()
-        self._kinds = _Kinds(np.array([_NONE]), np.zeros(1, dtype=np.int64), 1)
-        self._memory = 0
         self._changes = 0
         self._counted = 0
         self._timer: Timer | None = None

@@ -453,7 +453,7 @@ class ReservationCache:
 
     def _recount(self, info: ReservationInfo) -> None:
         """Whether pods may use it, and where, as the columns say it."""
-        row = self.row_of(info) if self._infos.get(info.uid) is info and info.counted else -1
+        row = self.row_of(info)
         place = (row, info.bound_policy) if row >= 0 and info.matchable else None
         before = self._places.get(info.uid)
         if place == before:
@@ -462,8 +462,7 @@ class ReservationCache:
             if at is not None:
                 column = self.bound if at[1] else self.unbound
                 column.data[at[0]] += sign
-                if not self._cluster.table.hypothetical:
-                    self._cluster.table.touch(at[0], self.facets)
+                self._cluster.table.touch(at[0], self.facets)
         if place is None:
             del self._places[info.uid]
         else:

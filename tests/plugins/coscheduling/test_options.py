@@ -215,9 +215,9 @@ def test_options_of_a_pod_group():
     )
 
 
-@pytest.mark.parametrize("seconds", [None, 0, -1])
-def test_without_a_timeout_a_pod_group_has_the_default(seconds):
-    assert from_object(PodGroupSpec(min_member=1, schedule_timeout_seconds=seconds)).waiting_time == 600.0
+@pytest.mark.parametrize(("seconds", "expected"), [(None, 600.0), (0, 600.0), (-1, 600.0), (1, 1.0)])
+def test_the_timeout_of_a_pod_group_or_the_default(seconds, expected):
+    assert from_object(PodGroupSpec(min_member=1, schedule_timeout_seconds=seconds)).waiting_time == expected
 
 
 @pytest.mark.parametrize("text, index", [("0", 0), ("7", 7), ("-1", None), ("x", None), ("", None), (HUGE, None)])

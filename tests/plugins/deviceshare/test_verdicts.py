@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 
 from tests.plugins.deviceshare.machines import bound, device, gpu, m2, nic, node, pod, topology
@@ -47,10 +48,17 @@ def test_so_little_memory_that_nothing_is_asked_of_each_gpu(count, passes):
 
 def test_a_refusal_names_the_node_it_is_about():
     sick = [thing for name in "ab" for thing in (node(name), device(gpu(0, health=False), gpu(1), name=name))]
-    world = World(*sick)
-    said = world.verdicts(designated(gpu=[{"minor": 0, "resources": {RATIO: "10"}}]))
+    world, thing = World(*sick), designated(gpu=[{"minor": 0, "resources": {RATIO: "10"}}])
     text = "fillGPUTotalMem failed: no healthy gpu device with minor 0 of allocation, node: "
-    assert said == {name: (DEVICES, "Error", text + name) for name in "ab"}
+    assert world.verdicts(thing) == {name: (DEVICES, "Error", text + name) for name in "ab"}
+    # So does the one that keeps several pods from a node, be it for the sake of those before them.
+    rows = np.array([world.table.row_of[name] for name in "ab"], dtype=np.intp)
+    shape, other = world.pod(thing).shape, world.pod(pod("other", core=10, ratio=10)).shape
+    for before, those in (([], shape), ([(shape, 1)], other)):
+        numbers, codes = world.plugin.served(before, those, rows, 3)
+        assert numbers.tolist() == [0, 0]
+        found = [world.profile.handle.reasons[code].texts for code in codes.tolist()]
+        assert found == [(text + name,) for name in "ab"]
 
 
 def test_devices_that_only_pods_know_on_a_node_that_reports_none():

@@ -9,6 +9,7 @@ from koordsched.cluster.builtinkinds import RESOURCE_CLAIMS
 from koordsched.cluster.events import RESOURCE_CLAIM, UNSCHEDULABLE_POD, ActionType, ClusterEvent
 from koordsched.cluster.podevents import pod_events
 from koordsched.framework.interface import CycleState
+from koordsched.plugins.dynamicresources.structured import score_of
 from koordsched.queue.hints import HintTable
 from koordsched.queue.item import QueuedPod
 from tests.plugins.dynamicresources.deviceworld import allocated, claim, claiming
@@ -76,3 +77,12 @@ def test_dra_case_92_scores_are_shares_of_the_highest(raw, normalized):
     wanted = bench.pod(P)
     scores = plugin.normalize(CycleState(wanted), wanted, np.array(raw))
     assert scores.tolist() == normalized
+
+
+@pytest.mark.parametrize("chosen, score", [("a/big", 8), ("a/small", 7), ("other/big", 0), (None, 0)])
+def test_an_allocation_scores_by_the_alternative_that_was_chosen(chosen, score):
+    """8 less its number; requests without alternatives score nothing."""
+    had = claim(status=allocated("d0", request=chosen) if chosen is not None else None)
+    alternatives = [{"name": name, "deviceClassName": "dc"} for name in ("big", "small")]
+    had["spec"]["devices"]["requests"].append({"name": "a", "firstAvailable": alternatives})
+    assert score_of(of(had)) == score

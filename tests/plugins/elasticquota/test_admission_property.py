@@ -1,5 +1,6 @@
 """At admission no quota uses more than it may, whatever is asked for and in whatever order."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -81,3 +82,30 @@ def check(world, admitted, *, by_runtime, checks_parents):
             assert fits(used, {}, limits(above))
     if not by_runtime:
         assert fits(member.quota.used, {}, member.quota.max)
+
+
+TOGETHER = [
+    node("n", cpu=100),
+    quota("top", {"cpu": 20}, is_parent="true"),
+    quota("a", {"cpu": 8}, parent="top"),
+    quota("b", {"cpu": 20}, parent="top"),
+]
+ELSEWHERE = pod("moved", {"cpu": 12}, on="n")
+
+
+@pytest.mark.parametrize(
+    "arrives",
+    [
+        pod("moved", {"cpu": 12}, "a", on="n"),
+        quota("a", {"cpu": 8}, parent="top", namespaces=["default"]),
+    ],
+    ids=["the pod is relabelled", "its namespace is given to the quota"],
+)
+def test_what_a_pod_brings_to_another_quota_counts_at_once(arrives):
+    """It uses 12 CPUs of which its new quota is granted 8: so that much less is left for the others of the parent."""
+    world = World(*TOGETHER, ELSEWHERE, args={"enableCheckParentQuota": True})
+    world.put(arrives)
+    waits = pod("waits", {"cpu": 5}, "b")
+    own = world.put(waits)
+    assert not world.plugin.admission.admits_at_once(own)
+    assert "quotaNameTopo: [top b], runtime: cpu:13, used: cpu:12" in (world.refusal(waits) or "")

@@ -248,9 +248,12 @@ def check(history):
         for key, value in counts.items():
             assert actual[name][key] == value, (name, key)
     for tree in history.world.books.trees.trees.values():
-        parents = [tree.root, *(q for q in history.world.books.quotas() if q.tree is tree and q.takes_part)]
-        for parent in parents:
+        quotas = [each for each in history.world.books.quotas() if each.tree is tree and not each.is_root]
+        for parent in [tree.root, *(each for each in quotas if each.takes_part)]:
             never_more_than_there_is(parent, reference)
+        over = [sum(each.child_request.get(name, 0) > bound for name, bound in each.max.items()) for each in quotas]
+        assert [each.over for each in quotas] == over
+        assert tree.capped == sum(number > 0 for number in over)
 
 
 def never_more_than_there_is(parent, reference):
@@ -283,6 +286,16 @@ def test_equal_after_every_step(steps, gates):
     history = History(gates)
     for kind, what in steps:
         history.take(kind, what)
+        check(history)
+
+
+def test_equal_while_the_max_of_a_quota_that_is_asked_for_more_changes():
+    history = History(())
+    history.take("put", node("n-0", cpu=40))
+    for most in (13, 8, 5, 13, 3):
+        history.take("put", quota("a", {"cpu": most}))
+        check(history)
+        history.take("put", pod("p0", {"cpu": 10}, "a", namespace="n1"))
         check(history)
 
 

@@ -11,10 +11,11 @@ import pytest
 from koordsched.api.decoding import convert
 from koordsched.api.policy import PodDisruptionBudget
 from koordsched.cluster.builtinkinds import POD_DISRUPTION_BUDGETS
+from koordsched.cluster.events import POD
 from koordsched.plugins.elasticquota.arithmetic.runtime import Stake, redistribute
-from koordsched.plugins.elasticquota.room import ROOM
+from koordsched.plugins.elasticquota.room import ROOM, Room
 from koordsched.plugins.shared.preemption.budgets import Budgets
-from koordsched.queue.hints import QueueingHint
+from koordsched.queue.hints import QueueingHint, Scope
 from tests.plugins.elasticquota.objects import node, pod, quota
 from tests.plugins.elasticquota.world import World, amounts
 from tests.plugins.states import carry_over
@@ -504,6 +505,29 @@ def test_a_replay_counts_the_pods_that_were_overdue_unseen():
     assert again.shown("q", "used") == again.shown("q", "request") == {"cpu": "10"}
 
 
+@pytest.mark.parametrize("weight", [{"x": 1}, {"cpu": 0, "x": 1}], ids=["not named", "zero"])
+def test_of_what_it_has_no_weight_for_a_quota_gets_its_min_alone(weight):
+    world = World(node("n", cpu=10, x=10), quota("q", {"cpu": 8, "x": 8}, {"cpu": 2}, weight=weight))
+    small, large = (pod(f"p{cpu}", {"cpu": cpu}, "q") for cpu in (2, 3))
+    world.put(small)
+    assert world.refusal(small) is None
+    world.remove(small)
+    own = world.put(large)
+    assert not world.plugin.admission.admits_at_once(own)
+    assert "runtime: cpu:2" in (world.refusal(large) or "")
+
+
+def test_pods_of_the_default_quota_count_before_while_and_after_it_is_declared():
+    world = World(node("n", cpu=100), pod("runs", {"cpu": 10, "x": 1}, on="n"), pod("waits", {"cpu": 5}))
+    declared = quota(DEFAULT, {"x": 20})
+    found = []
+    for change in (lambda: None, lambda: world.put(declared), lambda: world.remove(declared)):
+        change()
+        found.append((world.shown(DEFAULT, "used"), world.shown(DEFAULT, "request")))
+    built_in = {"cpu": "10"}, {"cpu": "15"}
+    assert found == [built_in, ({"x": "1"}, {"x": "1"}), built_in]
+
+
 # --- defects not repeated ---------------------------------------------------------------------------
 
 
@@ -590,6 +614,16 @@ def woken(world, thing):
     waiting = world.pod(thing)
     news, world.announced[:] = list(world.announced), []
     return any(hint(waiting, None, room) is QueueingHint.QUEUE for _, room in news)
+
+
+def test_a_pod_without_a_quota_is_kept_waiting_by_none():
+    """Its quota is gone, and gate DisableDefaultQuota leaves it without another one."""
+    world = World(node("n", cpu=100), gates=("DisableDefaultQuota",))
+    waits, other = world.pod(pod("waits", {"cpu": 1}, "gone")), world.pod(pod("other", {"cpu": 1}, on="n"))
+    news = {ROOM: (None, Room(frozenset(), frozenset())), POD: (other, None)}
+    for each in world.plugin.events_to_register():
+        old, new = (waits, waits) if each.scope is Scope.OWN_POD else news.get(each.event) or news[each.event.resource]
+        assert each.fn(waits, old, new) is QueueingHint.QUEUE
 
 
 @pytest.mark.parametrize("checks_parents", [False, True])

@@ -97,12 +97,13 @@ def test_never_and_terminating():
     meek = pod("meek", {"cpu": 4}, "q", priority=9, preemptionPolicy="Never")
     victims(world, meek)
     assert world.explain(meek).message.endswith("preemption: not eligible due to preemptionPolicy=Never.")
-    for name, end in (("q", "a terminating pod on the nominated node."), ("r", None)):
-        waiting = pod(f"waiting-{name}", {"cpu": 4 if name == "q" else 5}, name, priority=9)
+    # The room of a less important pod of the same quota is waited for, and no other one's.
+    for name, in_quota, priority, waits in (("a", "q", 9, True), ("b", "q", 0, False), ("c", "r", 9, False)):
+        waiting = pod(name, {"cpu": 4 if in_quota == "q" else 5}, in_quota, priority=priority)
         waiting["status"]["nominatedNodeName"] = "n"
         world.put(waiting)
-        message = world.explain(waiting).message
-        assert message.endswith(end or f"No victims found on node n for preemptor pod {waiting['metadata']['name']}.")
+        end = "a terminating pod on the nominated node." if waits else f"on node n for preemptor pod {name}."
+        assert world.explain(waiting).message.endswith(end)
 
 
 def test_a_pod_refused_by_its_quota_evicts_no_pod_for_the_nodes_sake():
@@ -218,3 +219,17 @@ def test_five_thousand_members_are_decided_on_quickly(spec, guarded):
         spent.append(time.thread_time() - started)
     assert len(outcome.victims) == 2
     assert min(spent) < 0.05
+
+
+def test_nodes_that_no_eviction_would_open_are_told_apart():
+    """The quota admits the pod; one node has no pods of its quota, the other one is cordoned."""
+    cordoned = node("m", cpu=10)
+    cordoned["spec"]["unschedulable"] = True
+    stranger = pod("stranger", {"cpu": 8}, on="n")
+    world = World(node("n", cpu=10), cordoned, stranger, quota("q", {"cpu": 40}), args=BY_MAX)
+    new = pod("new", {"cpu": 4}, "q", priority=9)
+    world.put(new)
+    assert world.explain(new).message.endswith(
+        "preemption: 0/2 nodes are available: 1 No victims found on node n for preemptor pod new, "
+        "1 Preemption is not helpful for scheduling."
+    )

@@ -44,6 +44,9 @@ def changes():
     greedy = pod("greedy", {"cpu": 100}, "theirs", **GATED)
     crowd = [quota("mine", ROOMY), quota("theirs", ROOMY, {"cpu": 8}), greedy]
     yield "sibling asks no more", crowd, {}, lambda e: remove(e, greedy), True
+    second = pod("second", {"cpu": 100}, "theirs", **GATED)
+    yield "siblings ask no more", [*crowd, second], {}, lambda e: (remove(e, greedy), remove(e, second)), True
+    yield "one of two asks no more", [*crowd, second], {}, lambda e: remove(e, greedy), False
     yield "node added", crowd, {}, lambda e: e.insert(node("m", cpu=20, memory="100Gi")), True
     yield "too small a node added", crowd, {}, lambda e: e.insert(node("m", cpu=1, memory="100Gi")), False
     yield "sibling's guarantee shrinks", crowd, {}, (lambda e: replace(e, quota("theirs", ROOMY, {"cpu": 0}))), True

@@ -1,5 +1,6 @@
 """Nobody is forgotten: a pod that its quota refused, and that fits after some change, was told of that change."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -120,15 +121,25 @@ def test_who_fits_was_told(steps, crowd, by_runtime, checks_parents, gates):
         waiting.schedule()
 
 
-def test_more_requests_make_room_where_more_is_used_than_requested():
-    """A child uses more than its max, which was lowered: what it has too much is held against its parent's request."""
+OVERDRAWN = {
+    "its max was lowered": (
+        [("put", pod("in-child", {"cpu": 8}, "c", on="n-0")), ("change", ("c", {"cpu": 2}, 0))],
+        (1, 2),
+    ),
+    "others placed its pod": ([("put", pod("in-child", {"cpu": 12}, "c", on="n-0"))], (1,)),
+}
+
+
+@pytest.mark.parametrize(("steps", "sizes"), OVERDRAWN.values(), ids=OVERDRAWN)
+def test_more_requests_make_room_where_more_is_used_than_requested(steps, sizes):
+    """A child uses more than its max: what it has too much is held against its parent's request."""
     waiting = Waiting("regular", True, False, ())
-    waiting.take("put", pod("in-child", {"cpu": 8}, "c", on="n-0"))
-    waiting.take("change", ("c", {"cpu": 2}, 0))
-    for number, size in enumerate((1, 2)):
+    for kind, what in steps:
+        waiting.take(kind, what)
+    for number, size in enumerate(sizes):
         waiting.take("put", pod(f"p{number}", {"cpu": size}, "a"))
         waiting.schedule()
-    assert [own.name for own in waiting.refused.values()] == ["p0", "p1"]
-    waiting.take("put", pod("p2", {"cpu": 1}, "a"))
+    assert len(waiting.refused) == len(sizes)
+    waiting.take("put", pod("last", {"cpu": 1}, "a"))
     waiting.check()
     assert "uid-default-p0" not in waiting.refused

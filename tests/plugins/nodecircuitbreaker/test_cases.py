@@ -338,6 +338,27 @@ def test_a_node_that_goes_takes_its_breaker_with_it():
     assert machine.breakers.count() == {"open": 0, "half-open": 0, "held": 0}
 
 
+def test_a_node_that_is_held_and_goes_is_held_no_more():
+    machine = Machine(NodeCircuitBreakerArgs(max_open_percentage=0))
+    machine.node("a")
+    for n in range(3):
+        machine.fails(f"p{n}", "a", f"o{n}")
+    machine.wait()
+    assert machine.breakers.count()["held"] == 1
+    machine.cluster.remove_node("a")
+    assert machine.breakers.count()["held"] == 0
+
+
+def test_a_node_that_is_seen_later_than_its_failing_pods():
+    machine = Machine(NodeCircuitBreakerArgs(max_open_percentage=100))
+    for n in range(3):
+        machine.fails(f"p{n}", "a", f"o{n}")
+    machine.wait()
+    machine.node("a")
+    machine.wait()
+    assert machine.state("a") == "open"
+
+
 def test_evidence_is_bounded(monkeypatch):
     monkeypatch.setattr(evidence_module, "MOST", 1000)
     evidence = Evidence(60.0, 3)

@@ -46,6 +46,12 @@ def test_nodenumaresource_case_01_prefilter():
     spread = World(args={"defaultCPUBindPolicy": "SpreadByPCPUs"})
     wanted = request(spread, lsr(spec={"requiredCPUBindPolicy": "Default"}))
     assert wanted.required is wanted.preferred is BindPolicy.SPREAD_BY_PCPUS
+    # Where the default is to bind no pods, one that requires it has what it prefers.
+    by_wish = World(args={"defaultCPUBindPolicy": ""})
+    wanted = request(by_wish, lsr(spec={"requiredCPUBindPolicy": "Default", "preferredCPUBindPolicy": "SpreadByPCPUs"}))
+    assert (wanted.binds, wanted.required) == (True, BindPolicy.NONE)
+    assert wanted.preferred is BindPolicy.SPREAD_BY_PCPUS
+    assert not request(by_wish, lsr(spec={"requiredCPUBindPolicy": "Default"})).binds
 
 
 def test_nodenumaresource_case_02_pods_that_are_bound():
@@ -254,6 +260,18 @@ def test_nodenumaresource_case_16_amplified_twice(present, wanted, passes):
     world = World(node(cpu="64", ratio=2), topology(detail(1, 1, 16)), present)
     expected = (OK,) if passes else (U, "Insufficient amplified cpu")
     assert world.verdicts(wanted) == {"m1": expected}
+
+
+INVALID = (UAU, "node(s) invalid CPU Topology")
+
+
+@pytest.mark.parametrize(
+    ("ratio", "cpu", "expected"), [(1.5, "4", INVALID), (1.5, None, (OK,)), (1.0, "4", (OK,))], ids=str
+)
+def test_cpu_that_is_amplified_on_a_node_whose_cpus_cannot_be_read(ratio, cpu, expected):
+    """What CPUs of their own are worth there cannot be told, so no pod that requests CPU gets any."""
+    world = World(node(ratio=ratio), topology([], Z2))
+    assert world.verdicts(pod(cpu=cpu)) == {"m1": expected}
 
 
 def test_nodenumaresource_case_17_scores():

@@ -203,6 +203,9 @@ def test_what_single_numa_nodes_lack(explain):
     _, lines, changes = explain(node(**SINGLE), T, pod(cpu="10"))
     assert lines[1] == f"NUMA node 0: too little cpu: needs 10, 8 of 8 left; {ENOUGH_MEMORY}"
     assert changes == ["a node with 10 cpu and 40Gi memory on one NUMA node (this one is smaller)"]
+    # What is left to the last byte is enough.
+    _, _, changes = explain(node(**SINGLE), T, taken("5", "6", ("24Gi", "24Gi")), pod())
+    assert changes == ["1 more cpu free on NUMA node 0"]
 
 
 def test_what_numa_nodes_lack_together(explain):

@@ -116,6 +116,10 @@ def test_a_pod_with_its_reservations(explaining):
     assert "a: on alder: the pod asks for another one by name" in answer["notes"]["Reservation"]
     answer, _ = explaining([*state, asking("1", exact={"resourceNames": ["cpu"]})], "explain", "p")
     assert "a: on alder: it does not have exactly what the pod requests" in answer["notes"]["Reservation"]
+    elsewhere = asking("1", affinity={})
+    elsewhere["spec"]["nodeSelector"] = {"kubernetes.io/hostname": "beech"}
+    answer, _ = explaining([*state, elsewhere], "explain", "p")
+    assert "a: on alder: the pod does not select this node" in answer["notes"]["Reservation"]
     selecting = asking("1", affinity={"reservationSelector": {"lane": "x"}})
     answer, _ = explaining([*state, selecting], "explain", "p")
     assert "a: on alder: the pod's reservation-affinity does not select it" in answer["notes"]["Reservation"]

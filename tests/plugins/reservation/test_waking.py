@@ -61,7 +61,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_change_lets_a_pod_in(case):
+def test_a_change_lets_a_pod_in(case, caplog):
     """Others that are like the pod, as far as anything but their names and the change says, stay outside."""
     reservation, pod, change = CASES[case]
     too_large_at_first = case == "policy"
@@ -82,6 +82,8 @@ def test_a_change_lets_a_pod_in(case):
                 assert not cluster.get("Pod", "before")["spec"].get("nodeName")
 
     run(main())
+    # A hint that fails lets every pod in.
+    assert not [each for each in caplog.records if "hint" in each.getMessage()]
 
 
 def test_a_reservation_that_a_pod_named_gets_its_node_though_it_takes_no_owners():

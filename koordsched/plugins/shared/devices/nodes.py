@@ -23,9 +23,6 @@ DEVICES_CHANGED = ClusterEvent(
 NODE_EXPECTED_WITHIN = 60.0
 """Seconds. Nodes and Devices are watched apart from each other, so one of them may be seen first for a while."""
 
-NODE_EXPECTED_WITHIN = 60.0
-"""Seconds. Nodes and Devices are watched apart from each other, so one of them may be seen first for a while."""
-
 NOTHING_REPORTED = Reading(Equipment(), (), None)
 
 

@@ -138,3 +138,22 @@ def test_a_gang_with_too_few_members_left_keeps_no_room(at_once):
         assert cluster.bound() == ["late"], "the other member alone is not enough"
 
     playing(scenario)
+
+
+@pytest.mark.parametrize("promised", ["", "n1"])
+def test_what_members_were_promised_before_does_not_count_when_room_is_made_anew(promised):
+    """Each of two nodes has room for one of them."""
+
+    async def scenario(cluster, running):
+        for name in ("n1", "n2"):
+            cluster.pod(f"low-{name}", by=None, node=name, cpu="8")
+        cluster.pods("m-1", "m-2", cpu="6", priority=100)
+        for name in ("m-1", "m-2"):
+            cluster.patch("Pod", name, {"status": {"nominatedNodeName": promised or None}}, subresource="status")
+        cluster.group(2)
+        await asyncio.sleep(30)
+        assert {cluster.node_of("m-1"), cluster.node_of("m-2")} == {"n1", "n2"}
+        notes = [event["note"] for event in cluster.events() if event["reason"] == "FailedScheduling"]
+        assert not any("preemption: 0/2 nodes are available" in note for note in notes), notes
+
+    playing(scenario, nodes=("n1", "n2"))

@@ -211,6 +211,16 @@ def test_members_that_repel_each_other():
     assert counted([node("n1", "8"), node("n2", "8")], made) == {"n1": (1, texts), "n2": (1, texts)}
 
 
+def test_a_member_that_repels_others_by_a_label_that_not_all_nodes_have():
+    term = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "b"}}}
+    repelling = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    first = pod("m0", container(cpu="1"), affinity=repelling)
+    second = pod("m1", container(cpu="1"), labels={"app": "b"})
+    texts = ("node(s) didn't satisfy existing pods anti-affinity rules",)
+    nodes = [node("n1", "8"), node("n2", "8", labels={"zone": "z"}), node("n3", "8", labels={"zone": "z"})]
+    assert counted(nodes, [first, second]) == {"n1": (2, ()), "n2": (1, texts), "n3": (1, texts)}
+
+
 def test_the_room_of_nominated_pods_is_theirs_but_for_members():
     others = pod("other", container(cpu="3"), priority=10) | {"status": {"nominatedNodeName": "n1"}}
     lower = pod("lower", container(cpu="3"), priority=-1) | {"status": {"nominatedNodeName": "n2"}}

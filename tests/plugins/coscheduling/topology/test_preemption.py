@@ -9,6 +9,7 @@ from tests.plugins.coscheduling.topology.objects import BLOCK, SPINE, SPINES_AND
 from tests.virtualtime import run
 from tests.yamlfiles import document
 
+TOPOLOGY_API = "scheduling.koordinator.sh/v1alpha1"
 CONFIG = configuration(enablePreemption=True, awareNetworkTopology=True)
 GATES = ("NetworkTopologyManager=true",)
 MUST_GATHER = json.dumps({"gatherStrategy": [{"layer": "SpineLayer", "strategy": "MustGather"}]})
@@ -59,6 +60,19 @@ def playing(scenario):
             await settle(running)
 
     run(work())
+
+
+def test_no_pod_is_evicted_while_the_network_is_not_known():
+    async def scenario(cluster, running):
+        cluster.remove("ClusterNetworkTopology", "default", api_version=TOPOLOGY_API)
+        await asyncio.sleep(15)
+        cluster.low(**{f"low_{number}": (name, 0) for number, name in enumerate(T8)})
+        cluster.gathered("p1", "p2")
+        await asyncio.sleep(15)
+        assert any("no cluster network topology" in note for note in cluster.notes("FailedScheduling"))
+        assert cluster.going() == []
+
+    playing(scenario)
 
 
 MEMBERS = ("p1", "p2", "p3", "p4")

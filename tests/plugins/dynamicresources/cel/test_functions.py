@@ -3,6 +3,7 @@
 import pytest
 
 from koordsched.plugins.dynamicresources.cel import CompileError, EvaluationError, compile
+from koordsched.plugins.dynamicresources.cel.types import parse_types
 
 from .selecting import device, selects
 
@@ -166,6 +167,7 @@ TRUE = {
         timestamp('2020-01-02T03:04:05.678Z').getSeconds() == 5 && timestamp('2020-01-02T03:04:05.678Z').getMilliseconds() == 678
         timestamp('2020-01-02T03:04:05Z').getHours('America/New_York') == 22 && timestamp('2020-01-02T03:04:05Z').getHours('-02:30') == 0
         timestamp('2020-01-02T03:04:05+01:00') == timestamp('2020-01-02T02:04:05Z') && timestamp(0) == timestamp('1970-01-01T00:00:00Z')
+        timestamp(-62135596800) == timestamp('0001-01-01T00:00:00Z') && timestamp(253402300799) == timestamp('9999-12-31T23:59:59Z')
         string(timestamp('2020-01-02T03:04:05.600Z')) == '2020-01-02T03:04:05.6Z' && string(duration('90m')) == '5400s'
     """,  # noqa: E501
 }
@@ -228,8 +230,12 @@ ERRORS = {
     "string(b'\\xff' + b'') == ''": "invalid UTF-8 in bytes, cannot convert to string",
     "int(1e30 + 0.0) == 1": "integer overflow",
     "duration('1h') + timestamp('9999-12-31T23:59:59Z') == timestamp(0)": "timestamp overflow",
+    "timestamp(-62135596800 - 1) == timestamp(0)": "timestamp overflow",
+    "timestamp(253402300799 + 1) == timestamp(0)": "timestamp overflow",
     "semver('1.0.0') == dyn(1)": "no such overload",
     "-dyn('a') == 1": "no such overload",
+    "-dyn(true) == 1": "no such overload",
+    "-dyn([1]) == 1": "no such overload: -_",
     "dyn(semver('1.0.0')) + 1 == 1": "no such overload: _+_",
     "dyn('a') + 1 == 1": "no such overload",
     "dyn(1).size() == 1": "no such overload: size",
@@ -248,6 +254,8 @@ def test_error(text):
 COMPILE_ERRORS = {
     "int('x') == 1": "program instantiation failed: type conversion error from 'string' to 'int'",
     "timestamp('x') == timestamp(0)": "invalid timestamp argument",
+    "timestamp(-62135596801) == timestamp(0)": "invalid timestamp argument",
+    "timestamp(253402300800) == timestamp(0)": "invalid timestamp argument",
     "duration('x') == duration('1s')": "invalid duration argument",
     "'a'.matches('(')": "invalid matches argument",
     "'a'.find('(') == ''": "program instantiation failed: error parsing regexp: missing closing ): `(`",
@@ -259,3 +267,8 @@ def test_constants_are_checked_when_compiled(text):
     with pytest.raises(CompileError) as caught:
         compile(text)
     assert COMPILE_ERRORS[text] in str(caught.value)
+
+
+def test_types_as_declarations_write_them():
+    found = parse_types("map(string, list(A)), optional(type(int)), dyn")
+    assert [str(each) for each in found] == ["map(string, list(<A>))", "optional_type(type(int))", "dyn"]

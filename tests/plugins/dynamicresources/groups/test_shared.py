@@ -4,9 +4,22 @@ import asyncio
 
 import pytest
 
-from tests.plugins.dynamicresources.deviceworld import GROUP, allocated, claim, refusing, user
+from koordsched.framework.interface import CycleState
+from koordsched.plugins.dynamicresources.plugin import NOT_CHOSEN
+from tests.plugins.dynamicresources.deviceworld import (
+    GROUP,
+    allocated,
+    claim,
+    claiming,
+    device_class,
+    refusing,
+    slice_of,
+    user,
+)
 from tests.plugins.dynamicresources.groups.running import DRA_GATES, GROUP_UID, books_of, entry, on_devices
 from tests.plugins.gangscheduling.running import GATES
+from tests.plugins.harness import Bench
+from tests.plugins.objects import node
 
 SOON = 3.0
 RESERVED_FOR_GROUP = {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "g", "uid": GROUP_UID}
@@ -80,6 +93,22 @@ def test_what_was_shared_and_freed_since_is_not_taken_again():
         assert any("claim default/c got deallocated elsewhere" in event["note"] for event in cluster.events())
 
     on_devices(scenario, claim(), claim("own"), devices=("d0", "d1"), gates=GATES, fault=unreliable)
+
+
+@pytest.mark.parametrize("stays", [True, False])
+def test_a_member_shares_what_another_one_has_and_not_what_it_has_given_back(stays):
+    bench = Bench(node("n1"), device_class(), slice_of("n1", "d0"), claim())
+    plugin = bench.plugin("DynamicResources")
+    members = [bench.pod(claiming(name, "c")) for name in ("m-1", "m-2")]
+    first, second = [CycleState(pod, job_members={each.uid for each in members}) for pod in members]
+    (row,) = bench.rows.tolist()
+    assert plugin.pre_filter(first, first.pod).ok
+    assert plugin.reserve(first, first.pod, row).ok
+    assert plugin.pre_filter(second, second.pod).ok
+    if not stays:
+        plugin.unreserve(first, first.pod, row)
+    status = plugin.reserve(second, second.pod, row)
+    assert (status.ok, status.message) == ((True, "") if stays else (False, NOT_CHOSEN))
 
 
 def test_an_entry_that_differs_from_the_groups_is_reserved_for_the_pods():

@@ -143,3 +143,28 @@ def test_what_a_budget_refuses_is_tried_again():
         task.cancel()
 
     run(main())
+
+
+def test_what_stops_evicts_no_more():
+    """A replica that does not lead any more leaves the rest to the one that does."""
+
+    async def main():
+        ledger, reporter = overused(), Reporter()
+        ledger.pod("c", "q", {"cpu": 4}, priority=0)
+        writes = SlowWrites()
+        task = asyncio.create_task(revocation(ledger, writes, reporter).run())
+        await asyncio.sleep(14)
+        assert writes.evicted == ["b"]
+        task.cancel()
+        await asyncio.sleep(60)
+        assert writes.evicted == ["b"]
+
+    run(main())
+
+
+class SlowWrites(Writes):
+    """Each takes two seconds."""
+
+    async def evict(self, pod):
+        await asyncio.sleep(2)
+        await super().evict(pod)
