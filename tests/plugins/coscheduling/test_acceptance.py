@@ -369,6 +369,18 @@ def test_coscheduling_case_23_nodes_where_evictions_do_not_help():
     playing(scenario, config=PREEMPTING, nodes=("n1", "n2"), cpu="32")
 
 
+def test_coscheduling_case_23_a_node_with_room_for_some_says_what_the_next_member_lacks():
+    async def scenario(cluster, running):
+        low(cluster, {"existing-1": "n1", "existing-2": "n1"})
+        cluster.group(3)
+        cluster.pods("p1", "p2", "p3", cpu="16", priority=100)
+        await settle(running, 20)
+        assert cluster.bound() == ["existing-1", "existing-2"]
+        assert "preemption: 0/1 nodes are available: 1 Insufficient cpu." in cluster.message("p1")
+
+    playing(scenario, config=PREEMPTING, nodes=("n1",), cpu="32")
+
+
 def test_coscheduling_case_23_a_member_that_never_preempts():
     async def scenario(cluster, running):
         low(cluster, {"existing-1": "n1", "existing-2": "n1"})

@@ -2,6 +2,8 @@
 
 from random import Random
 
+import pytest
+
 from koordsched.plugins import IN_TREE
 from koordsched.plugins.gangscheduling import messages
 from koordsched.scheduling.offline import OfflineScheduler
@@ -21,8 +23,8 @@ def group(minimum, name="g", **spec):
     return {"apiVersion": API, "kind": "PodGroup", "metadata": meta, "spec": {"schedulingPolicy": policy, **spec}}
 
 
-def member(name, cpu="1", **more):
-    made = pod(name, container(cpu=cpu), **more)
+def member(name, cpu="1", memory="1Gi", **more):
+    made = pod(name, container(cpu=cpu, memory=memory), **more)
     made["spec"]["schedulingGroup"] = {"podGroupName": "g"}
     return made
 
@@ -47,6 +49,21 @@ def test_or_none_is():
     assert (found["a"].node, found["b"].node) == ("", "")
     assert found["a"].message == FEASIBLE
     assert "1 Insufficient cpu" in found["b"].message
+
+
+@pytest.mark.parametrize("minimum", [1, 3])
+def test_each_member_that_has_no_place_says_what_it_lacks(minimum):
+    """The explanation is about the first of them."""
+    objects = [node("n1", cpu="4", memory="4Gi"), group(minimum), member("a"), member("b", "9")]
+    objects.append(member("c", memory="9Gi"))
+    scheduler = offline(*objects)
+    explained = scheduler.explain("default/a").job
+    found = outcomes(scheduler, "a", "b", "c")
+    assert [found[name].node for name in ("a", "b", "c")] == ["n1" if minimum == 1 else "", "", ""]
+    assert "1 Insufficient cpu" in found["b"].message
+    assert "1 Insufficient memory" in found["c"].message
+    if minimum > 1:
+        assert (explained.refused, explained.message) == ("default/b", found["b"].message)
 
 
 def test_gated_members_say_what_they_wait_for():
