@@ -82,6 +82,30 @@ async def test_every_event_wakes_a_pod_that_an_extender_refused():
             await until(lambda: node_of(embedded, "p") == "alder", "the binding")
 
 
+async def test_an_extender_may_tell_pods_apart_that_are_alike():
+    """It is asked about each of them when something happens, whatever it says of the first."""
+    refused = ["first", "second"]
+
+    def judge(body):
+        no = body["Pod"]["metadata"]["name"] in refused
+        return {"NodeNames": [], "FailedNodes": dict.fromkeys(body["NodeNames"], "no")} if no else everything(body)
+
+    service = Service(filter=judge)
+    embedded = Embedded()
+    embedded.insert(node("alder"))
+    async with serving(service):
+        config = extended(extender(service, "filter"), podInitialBackoffSeconds=1, podMaxBackoffSeconds=1)
+        async with scheduler_on(embedded, config) as running:
+            for name in refused:
+                embedded.insert(pod(name))
+            await until(lambda: len(service.requests("filter")) == 4, "the retries after their own status patches")
+            await until(lambda: running.scheduler.queue.pending()["unschedulable"] == 2, "the wait")
+            refused.remove("second")
+            embedded.insert(pod("other", on="alder"))
+            await until(lambda: node_of(embedded, "second") == "alder", "the binding")
+            assert not node_of(embedded, "first")
+
+
 async def test_one_state_during_a_cycle():
     """What happens while an extender thinks is applied afterwards; bindings go on, no other pod is taken."""
     asked, answer = asyncio.Event(), asyncio.Event()

@@ -176,6 +176,17 @@ def test_the_table_reads_as_before():
     assert all((column.data[: table.size] == b).all() for column, b in zip(table.requested, before, strict=True))
 
 
+@pytest.mark.parametrize("rows", [1, 9])
+def test_a_pod_that_is_alike_finds_scores_and_verdicts_as_they_were(rows):
+    nodes = [node(f"n{i}", cpu=str(8 + i)) for i in range(12)]
+    there = [pod(f"v{i}", container(cpu="7" if i % 2 else "2"), on=f"n{i}") for i in range(12)]
+    offline = offline_with([*nodes, *there, *(pod(name, container(cpu="2")) for name in "pq")])
+    before = offline.explain("default/q")
+    offline.profiles["default-scheduler"].plugins["Lens"].away = [f"default/v{i}" for i in range(rows)]
+    assert offline.explain("default/p").nodes != before.nodes
+    assert offline.explain("default/q") == before
+
+
 @pytest.mark.parametrize("seed", fresh_seeds("overlays", 60))
 def test_random_differences(seed):
     rng = Random(seed)
