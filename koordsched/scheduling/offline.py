@@ -175,6 +175,7 @@ class OfflineScheduler:
             writes=_NoWrites(),
             evictions=_NoEvictions(),
             clock=clock,
+            live_clock=clock,
             rng=rng,
             events=Reporter(),
             waiting=WaitingPods(),
