@@ -4,6 +4,8 @@ import asyncio
 
 import pytest
 
+from koordsched.cluster.builtinkinds import NODES, PODS
+from koordsched.cluster.resources import CPU
 from tests.embedded import Embedded, scheduler_on
 from tests.extender.service import Service, condition_of, everything, extended, extender, names_of, node_of, serving
 from tests.plugins.objects import container, node, pod
@@ -142,6 +144,56 @@ async def test_one_state_during_a_cycle():
             assert node_of(embedded, "p") == "gpu"
             assert table.count == 3
     assert len(service.asked) == 1
+
+
+@pytest.mark.parametrize("capable", [True, False], ids=["names", "whole nodes"])
+async def test_what_is_made_anew_while_an_extender_thinks_replaces_what_was_there(capable):
+    """Also if only a listing shows it: nodes go by their names, pods by their uids."""
+    asked, answer = asyncio.Event(), asyncio.Event()
+    blind = False
+
+    async def think(body):
+        asked.set()
+        await answer.wait()
+        return everything(body)
+
+    async def watched(chunks):
+        async for chunk in chunks:
+            if not blind:
+                yield chunk
+
+    async def fault(call, proceed):
+        status, headers, body = await proceed()
+        return status, headers, body if isinstance(body, bytes) else watched(body)
+
+    service = Service(filter=think)
+    embedded = Embedded()
+    embedded.insert(node("alder", cpu="4"))
+    embedded.insert(node("beech", cpu="4"))
+    embedded.insert(pod("there", container(cpu="1"), on="alder"))
+    async with serving(service):
+        settings = extender(service, "filter", nodeCacheCapable=capable)
+        async with scheduler_on(embedded, extended(settings), fault=fault) as running:
+            scheduler = running.scheduler
+            embedded.insert(pod("p", container(cpu="1")))
+            await asked.wait()
+            blind = True
+            for kind, namespace, name in (("Node", None, "alder"), ("Pod", "default", "there")):
+                embedded.registry.delete(embedded.resource(kind), namespace, name, grace_period_seconds=0)
+            embedded.insert(node("alder", cpu="8"))
+            again = pod("there", container(cpu="1"), on="alder")
+            again["metadata"]["uid"] = "another"
+            embedded.insert(again)
+            for reflector in (scheduler.watches.reflectors[kind.path] for kind in (NODES, PODS)):
+                await reflector.relist()
+            blind = False
+            answer.set()
+            await until(lambda: node_of(embedded, "p"), "the binding")
+            await until(lambda: not scheduler.cluster.assumed, "its confirmation")
+            table = scheduler.cluster.table
+            assert set(table.row_of) == {"alder", "beech"}
+            assert table.allocatable[CPU].data[table.row_of["alder"]] == 8000
+            assert {"uid-default-p", "another"} == scheduler.cluster.assigned.keys()
 
 
 async def test_events_of_the_meantime_count_for_the_pod_in_flight():
