@@ -1,13 +1,31 @@
 """Jobs of files, planned in one piece: all members get a place, or each says why not."""
 
+import pytest
+
+from koordsched.framework.status import Code, Status
 from tests.engine.objects import offline
 from tests.plugins.objects import container, node, pod
 from tests.scheduling.together import JOB, NEED, Together
 
 
-def outcomes(need, *names, cpu="4"):
+def outcomes(need, *names, cpu="4", refuses=None):
+    """What comes of the members, by name. `refuses`: see `Together`."""
+
+    class Under(Together):
+        """Reserves only members whose PreFilter ran in this attempt, and says so of all that were tried."""
+
+        def pre_filter(self, cycle, pod):
+            cycle.state["tried"] = pod.uid
+            return super().pre_filter(cycle, pod)
+
+        def reserve(self, cycle, pod, row):
+            assert cycle.state["tried"] == pod.uid
+            assert {pod.uid, *self.held} <= cycle.job_members
+            return super().reserve(cycle, pod, row)
+
+    Under.refuses = dict(refuses or {})
     members = [pod(name, container(cpu="1"), labels={JOB: "j", NEED: str(need)}) for name in names]
-    scheduler = offline(node("n", cpu=cpu), *members, plugins=(Together,))
+    scheduler = offline(node("n", cpu=cpu), node("tiny", cpu="500m"), *members, plugins=(Under,))
     return {name: scheduler.schedule(f"default/{name}") for name in names}
 
 
@@ -19,8 +37,11 @@ def test_a_member_without_a_place_says_what_it_lacks_and_the_others_that_they_wa
     found = outcomes(3, "a", "b", "c", cpu="2")
     assert {each.node for each in found.values()} == {""}
     lacking = found["c"].message
-    assert lacking.startswith("0/1 nodes are available: 1 Insufficient cpu.")
+    assert lacking.startswith("0/2 nodes are available: 2 Insufficient cpu.")
     assert found["a"].message == f"0/1 nodes are available: 1 c: {lacking}."
+    job = found["a"].job
+    assert (job.refused, job.message) == ("default/c", lacking)
+    assert [(refusal.reasons, refusal.nodes) for refusal in job.refusals] == 2 * [(("Insufficient cpu",), 1)]
 
 
 def test_too_few_members_say_that():
@@ -28,3 +49,18 @@ def test_too_few_members_say_that():
     assert {each.node for each in found.values()} == {""}
     assert {each.message for each in found.values()} == {"0/1 nodes are available: 1 too few."}
     assert found["a"].job.message == "too few"
+
+
+NO, BROKEN = Status(Code.UNRESOLVABLE, ("not today",)), Status(Code.ERROR, ("no such table",))
+
+
+@pytest.mark.parametrize("hook", ["pre_filter", "reserve", "permit"])
+@pytest.mark.parametrize("answer", [NO, BROKEN])
+def test_a_member_that_a_plugin_refuses_says_why_and_no_node_is_blamed(hook, answer):
+    found = outcomes(3, "a", "b", "c", refuses={f"{hook} b": answer})
+    assert {each.node for each in found.values()} == {""}
+    assert answer.reasons[0] in found["b"].message
+    assert found["b"].message.startswith("0/") == (answer is NO)
+    job = found["a"].job
+    assert (job.refused, job.message, job.untried) == ("default/b", found["b"].message, ["default/c"])
+    assert (list(job.nodes), job.refusals) == (["default/a"], [])

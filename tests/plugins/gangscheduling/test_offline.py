@@ -67,7 +67,9 @@ def test_each_member_that_has_no_place_says_what_it_lacks(minimum):
 
 
 def test_gated_members_say_what_they_wait_for():
-    found = outcomes(offline(node("n1"), group(2), member("a")), "a")
+    scheduler = offline(node("n1"), group(2), member("a"))
+    assert scheduler.explain("default/a").job is None
+    found = outcomes(scheduler, "a")
     assert found["a"].message == "waiting for minCount pods from a gang to appear in scheduling queue"
 
 
@@ -90,6 +92,14 @@ def test_a_member_that_would_need_room_keeps_the_group_waiting():
     found = outcomes(offline(*objects), "a", "b")
     assert [found[name].node for name in ("a", "b")] == ["", ""]
     assert found["a"].message == "pod group is unschedulable, pod group is waiting for preemption to complete"
+
+
+def test_members_that_evict_no_pod_use_the_room_that_is_made_for_others():
+    low = pod("low", container(cpu="8"), on="n1", priority=1)
+    members = [member("a", "4", priority=10), member("b", "4", priority=10, preemptionPolicy="Never")]
+    found = outcomes(offline(node("n1", cpu="8"), group(2), low, *members), "a", "b")
+    text = "pod group is unschedulable, pod group is waiting for preemption to complete"
+    assert [found[name].message for name in ("a", "b")] == [text, text]
 
 
 WHOLE = (*GATES, "WorkloadAwarePreemption=true")

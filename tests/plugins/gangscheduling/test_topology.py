@@ -151,3 +151,31 @@ def test_plans_of_simulations_go_by_domains(size, placed):
     )
     found = [offline.schedule(f"default/m{number}").node for number in range(size)]
     assert {RACKS.get(place) for place in found} in (({"a"}, {"b"}) if placed else ({None},))
+
+
+def test_explanations_say_what_the_first_domain_lacks():
+    nodes = [node(name, cpu="8", labels={RACK: rack}) for name, rack in RACKS.items()]
+    members = [member(f"m{number}", "4") for number in range(5)]
+    offline = OfflineScheduler(
+        resolved_with(CONFIG, (), GATES),
+        IN_TREE,
+        [*nodes, group(5, **CONSTRAINT), *members],
+        clock=StoppedClock(),
+        rng=Random(1),
+    )
+    explained = offline.explain("default/m0").job
+    text = "0/2 placements are available, first placement status: pod group is unschedulable"
+    assert (explained.refused, explained.message) == ("default/m4", text)
+
+
+def test_plans_find_the_only_domain_with_room():
+    nodes = [node(f"n{number}", cpu="16" if number == 5 else "4", labels={RACK: f"r{number}"}) for number in range(9)]
+    members = [member(f"m{number}", "4") for number in range(4)]
+    offline = OfflineScheduler(
+        resolved_with(CONFIG, (), GATES),
+        IN_TREE,
+        [*nodes, group(4, **CONSTRAINT), *members],
+        clock=StoppedClock(),
+        rng=Random(1),
+    )
+    assert {offline.schedule(f"default/m{number}").node for number in range(4)} == {"n5"}

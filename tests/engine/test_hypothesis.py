@@ -1,0 +1,61 @@
+"""What would be if pods were evicted and others placed: what is answered, and that nothing stays."""
+
+import pytest
+
+from koordsched.framework.interface import PreFilter, PreFilterResult, Reserve
+from koordsched.framework.status import PASS, SKIP, SUCCESS, Code, Status
+from tests.engine.objects import offline
+from tests.plugins.objects import container, node, pod
+
+
+class Choosy(PreFilter, Reserve):
+    """Refuses pods by their names, at one point or the other; some may go to the node `other` only."""
+
+    name = "Choosy"
+
+    def __init__(self, args, handle):
+        pass
+
+    def events_to_register(self):
+        return []
+
+    def pre_filter(self, cycle, pod):
+        if pod.name == "tied":
+            return PreFilterResult(frozenset({"other"}))
+        return Status(Code.UNRESOLVABLE, ("no",)) if pod.name == "refused" else SKIP
+
+    def reserve(self, cycle, pod, row):
+        return Status(Code.UNSCHEDULABLE, ("no",)) if pod.name == "unreserved" else SUCCESS
+
+    def unreserve(self, cycle, pod, row):
+        pass
+
+
+def asked(name, cpu="1"):
+    """What placing such a pod on the first row answers, with the reasons; and what there is of the row afterwards."""
+    there = pod("there", container(cpu="3"), on="first")
+    scheduler = offline(node("first"), node("other"), there, pod(name, container(cpu=cpu)), plugins=(Choosy,))
+    handle, wanted = scheduler.profiles["default-scheduler"].handle, scheduler.pending[f"default/{name}"]
+    with handle.hypothesis() as trial:
+        code = trial.place(wanted, 0)
+        with_room = code
+        if code not in (PASS, -1):
+            trial.evict(scheduler.cluster.assigned["uid-default-there"])
+            with_room = trial.place(wanted, 0)
+    assert scheduler.cluster.table.requested[0].data[:2].tolist() == [3000, 0]
+    assert list(scheduler.cluster.pods_on(0)) == ["uid-default-there"]
+    return code, with_room, handle.reasons[code].texts if code > 0 else ()
+
+
+def test_a_pod_that_fits():
+    assert asked("p") == (PASS, PASS, ())
+
+
+def test_one_that_fits_once_another_is_gone():
+    _, with_room, reasons = asked("p", "4")
+    assert (with_room, reasons) == (PASS, ("Insufficient cpu",))
+
+
+@pytest.mark.parametrize("name", ["refused", "tied", "unreserved"])
+def test_one_that_is_refused_for_another_reason_than_a_node(name):
+    assert asked(name) == (-1, -1, ())
