@@ -2,20 +2,39 @@
 
 import pytest
 
+from koordsched.framework.interface import PodScore
 from koordsched.framework.status import Code, Status
 from tests.engine.objects import offline
 from tests.plugins.objects import container, node, pod
 from tests.scheduling.together import JOB, NEED, Together
 
+NODES = (node("n"), node("tiny", cpu="500m"))
 
-def outcomes(need, *names, cpu="4", refuses=None):
-    """What comes of the members, by name. `refuses`: see `Together`."""
+
+class Fussy(PodScore):
+    """Scores no pod."""
+
+    name = "Fussy"
+
+    def __init__(self, args, handle):
+        pass
+
+    def pre_score(self, cycle, pod, rows):
+        return Status(Code.ERROR, ("no scores",))
+
+    def score(self, cycle, pod, table, rows):
+        raise AssertionError("its PreScore has failed")
+
+
+def planning(need, *names, nodes=NODES, refuses=None, plugins=()):
+    """A scheduler of such members. `refuses`: see `Together`."""
 
     class Under(Together):
         """Reserves only members whose PreFilter ran in this attempt, and says so of all that were tried."""
 
         def pre_filter(self, cycle, pod):
             cycle.state["tried"] = pod.uid
+            assert self.held.keys() <= cycle.job_members
             return super().pre_filter(cycle, pod)
 
         def reserve(self, cycle, pod, row):
@@ -23,9 +42,17 @@ def outcomes(need, *names, cpu="4", refuses=None):
             assert {pod.uid, *self.held} <= cycle.job_members
             return super().reserve(cycle, pod, row)
 
+        def explain_job(self, job):
+            return [f"{job.name} has {len(self.held)} places"]
+
     Under.refuses = dict(refuses or {})
     members = [pod(name, container(cpu="1"), labels={JOB: "j", NEED: str(need)}) for name in names]
-    scheduler = offline(node("n", cpu=cpu), node("tiny", cpu="500m"), *members, plugins=(Under,))
+    return offline(*nodes, *members, plugins=(Under, *plugins))
+
+
+def outcomes(need, *names, **more):
+    """What comes of the members, by name."""
+    scheduler = planning(need, *names, **more)
     return {name: scheduler.schedule(f"default/{name}") for name in names}
 
 
@@ -33,8 +60,29 @@ def test_all_are_placed():
     assert {each.node for each in outcomes(2, "a", "b").values()} == {"n"}
 
 
+def test_an_explanation_shows_where_all_would_go_and_leaves_no_trace():
+    scheduler = planning(2, "a", "b")
+    for name in ("a", "b"):
+        job = scheduler.explain(f"default/{name}").job
+        assert (job.complete, job.nodes) == (True, {"default/a": "n", "default/b": "n"})
+        assert (job.refused, job.message, job.notes, job.untried) == ("", "", [], [])
+    assert not scheduler.cluster.assigned
+
+
+def test_without_any_node():
+    found = outcomes(2, "a", "b", nodes=())
+    assert found["a"].message == "no nodes available to schedule pods"
+    assert found["a"].job.refused == "default/a"
+
+
+def test_a_member_that_cannot_be_scored_says_why():
+    found = outcomes(2, "a", "b", nodes=[node("n"), node("m")], plugins=[Fussy])
+    assert found["a"].message == 'running PreScore plugin "Fussy": no scores'
+    assert {each.node for each in found.values()} == {""}
+
+
 def test_a_member_without_a_place_says_what_it_lacks_and_the_others_that_they_wait_for_it():
-    found = outcomes(3, "a", "b", "c", cpu="2")
+    found = outcomes(3, "a", "b", "c", nodes=[node("n", cpu="2"), node("tiny", cpu="500m")])
     assert {each.node for each in found.values()} == {""}
     lacking = found["c"].message
     assert lacking.startswith("0/2 nodes are available: 2 Insufficient cpu.")
@@ -48,7 +96,7 @@ def test_too_few_members_say_that():
     found = outcomes(3, "a", "b")
     assert {each.node for each in found.values()} == {""}
     assert {each.message for each in found.values()} == {"0/1 nodes are available: 1 too few."}
-    assert found["a"].job.message == "too few"
+    assert (found["a"].job.message, found["a"].job.notes) == ("too few", ["j has 0 places"])
 
 
 NO, BROKEN = Status(Code.UNRESOLVABLE, ("not today",)), Status(Code.ERROR, ("no such table",))

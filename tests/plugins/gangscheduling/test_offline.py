@@ -120,6 +120,17 @@ def test_an_explanation_shows_the_room_for_the_whole_group():
     assert found["a"].message.endswith("preemption: not eligible due to workload aware preemption enabled")
 
 
+def test_no_room_is_made_for_a_group_that_has_its_places():
+    low = pod("low", container(cpu="3"), on="n1", priority=1)
+    objects = [node("n1", cpu="4"), node("n2", cpu="4"), group(1, priority=10), low, member("a", "4"), member("b", "4")]
+    scheduler = offline(*objects, gates=WHOLE)
+    explained = scheduler.explain("default/a").job
+    assert (explained.complete, explained.nodes, explained.victims) == (True, {"default/a": "n2"}, [])
+    found = outcomes(scheduler, "a", "b")
+    assert found["a"].node == "n2"
+    assert "2 Insufficient cpu" in found["b"].message
+
+
 def test_an_explanation_says_why_no_room_is_made():
     objects = [node("n1", cpu="4"), group(1, priority=10), member("a", "9")]
     explained = offline(*objects, gates=WHOLE).explain("default/a").job
