@@ -7,6 +7,8 @@ as they would be without the pods on them. Nothing is changed and nothing enters
 
 from __future__ import annotations
 
+from collections.abc import Set
+
 import msgspec
 import numpy as np
 import numpy.typing as npt
