@@ -4,10 +4,14 @@ import asyncio
 
 import pytest
 
+from koordsched.api import core
+from koordsched.api.decoding import convert
 from koordsched.cluster.builtinkinds import NODES, PODS
 from koordsched.cluster.resources import CPU
+from koordsched.engine.explain import explain
 from tests.embedded import Embedded, scheduler_on
 from tests.extender.service import Service, condition_of, everything, extended, extender, names_of, node_of, serving
+from tests.framework.test_overlay import Lens
 from tests.plugins.objects import container, node, pod
 from tests.waiting import until
 
@@ -221,3 +225,32 @@ async def test_events_of_the_meantime_count_for_the_pod_in_flight():
         incoming = scheduler.queue.counters.incoming
         assert incoming["backoff", "ScheduleAttemptFailure"] == 1
         assert ("unschedulable", "ScheduleAttemptFailure") not in incoming
+
+
+async def test_explanations_meanwhile_leave_an_attempt_as_it_is():
+    """Also of a pod that is alike, for which nodes read otherwise (`framework.overlay`)."""
+    explained = []
+
+    def wanted(name):
+        return pod(name, container(cpu="2"))
+
+    def think(body):
+        cluster, profile = running.scheduler.cluster, running.scheduler.profiles["default-scheduler"]
+        alike = cluster.pods.build(convert(wanted("q"), core.Pod))
+        explained.append([each.name for each in explain(profile, cluster, alike).nodes if each.feasible])
+        return everything(body)
+
+    service = Service(filter=think, prioritize=[])
+    embedded = Embedded()
+    embedded.insert(node("alder"))
+    for name in ("beech", "cedar"):
+        embedded.insert(node(name, taints=[("a", "PreferNoSchedule")]))
+    embedded.insert(pod("full", container(cpu="4"), on="alder"))
+    async with serving(service):
+        config = extended(extender(service, "filter", "prioritize"))
+        async with scheduler_on(embedded, config, plugins=[Lens]) as running:
+            running.scheduler.profiles["default-scheduler"].plugins["Lens"].away = ("default/full",)
+            embedded.insert(wanted("p"))
+            await until(lambda: node_of(embedded, "p"), "the binding")
+            assert node_of(embedded, "p") == "alder"
+    assert explained == [["beech", "cedar"]]
