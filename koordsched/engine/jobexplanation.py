@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from random import Random
 from typing import NamedTuple
 
@@ -24,12 +24,12 @@ MOST_NAMED = 3
 
 class Jobs(NamedTuple):
     """What it takes to plan a job: the profiles of its pods, and the nominations. `remedy`: what would help a member
-    that has no place, while those before it have theirs.
+    that has no place, while those before it have theirs; it gets the uids of all of them.
     """
 
     profiles: Mapping[str, Profile]
     nominator: Nominator[Pod]
-    remedy: Callable[[Profile, ClusterState, Pod], str]
+    remedy: Callable[[Profile, ClusterState, Pod, Set[str]], str]
 
 
 class JobRefusal(msgspec.Struct, rename="camel"):
@@ -117,7 +117,7 @@ def _explain_refused(found: JobExplanation, cluster: ClusterState, plan: JobPlan
 
 
 def _add_refusals(found: JobExplanation, attempt: Attempt, jobs: Jobs) -> None:
-    verdicts = attempt.filter(all_nodes=True)
+    verdicts = attempt.filter()
     if verdicts.feasible or not verdicts.pre_filtered.status.ok:
         return
     cluster, reasons = attempt.cluster, attempt.profile.handle.reasons
@@ -128,4 +128,4 @@ def _add_refusals(found: JobExplanation, attempt: Attempt, jobs: Jobs) -> None:
         if code not in (PASS, NO_NODE):
             reason = reasons[code]
             found.refusals.append(JobRefusal(reason.plugin, reason.texts, len(names), names[:MOST_NAMED]))
-    found.remedy = jobs.remedy(attempt.profile, cluster, attempt.pod)
+    found.remedy = jobs.remedy(attempt.profile, cluster, attempt.pod, attempt.cycle.job_members)

@@ -52,39 +52,41 @@ class JobPlan:
         self._job_members: set[str] = set()
         self._victims_are_gone = False
 
-    def place(self, job: Job | GroupJob) -> bool:
-        """Places the pods of a job that has begun, one after the other, until there are enough; False otherwise."""
-        return self._place_group(job) if isinstance(job, GroupJob) else self._place_all(job)
+    def place(self, job: Job | GroupJob) -> None:
+        """Places the pods of a job that has begun, one after the other, until there are enough (`complete`)."""
+        if isinstance(job, GroupJob):
+            self._place_group(job)
+        else:
+            self._place_all(job)
 
-    def _place_all(self, job: Job) -> bool:
+    def _place_all(self, job: Job) -> None:
         while (pod := job.next()) is not None:
             message = self._place(pod)
             if message:
                 self.refused, self.message = pod, message
                 job.fail(pod, message)
-                return False
+                return
             if self.complete:
-                return True
+                return
         job.fall_short()
         self.message = job.rejection()
-        return False
 
-    def _place_group(self, job: GroupJob) -> bool:
+    def _place_group(self, job: GroupJob) -> None:
         """All members are tried. Where others would have to be evicted, nothing is placed."""
         self.message = job.refusal(job.members)
         if self.message:
             self.refusals = dict.fromkeys((pod.key for pod in job.members), self.message)
-            return False
+            return
         profile = self._profiles[job.first.shape.scheduler_name]
         placements = profile.placements(job)
         if isinstance(placements, Status):
             self.message = placements.message
             self.refusals = dict.fromkeys((pod.key for pod in job.members), self.message)
-            return False
+            return
         self._makes_no_room = job.makes_no_room()
         before = self._transaction.checkpoint()
-        fits = self._try(job, profile, placements)
-        preemption = job.preemption() if not fits and self.outcome is None else None
+        self._try(job, profile, placements)
+        preemption = job.preemption() if not self.complete and self.outcome is None else None
         if preemption is not None:
             self._transaction.rollback(before)
             room = self._room_for_all(job, profile, preemption)
@@ -95,10 +97,12 @@ class JobPlan:
                 self.outcome = room
                 had_a_place, text = job.unschedulable()[1], job.waiting_on_preemption()
                 self.refusals = {key: text if old == had_a_place else old for key, old in self.refusals.items()}
-        return fits
 
-    def _try(self, job: GroupJob, profile: Profile, placements: Sequence[Placement] | None) -> bool:
-        return self._try_all(job) if placements is None else self._try_placements(job, profile, placements)
+    def _try(self, job: GroupJob, profile: Profile, placements: Sequence[Placement] | None) -> None:
+        if placements is None:
+            self._try_all(job)
+        else:
+            self._try_placements(job, profile, placements)
 
     def _room_for_all(self, job: GroupJob, profile: Profile, preemption: GroupPreemption) -> PostFilterResult | str:
         """What would be evicted for the group as a whole, or why it is not; "" if that would not be enough."""
@@ -115,7 +119,7 @@ class JobPlan:
         self._transaction.rollback(before)
         return at_once(preemption.choose(places)) if fits else ""
 
-    def _try_placements(self, job: GroupJob, profile: Profile, placements: Sequence[Placement]) -> bool:
+    def _try_placements(self, job: GroupJob, profile: Profile, placements: Sequence[Placement]) -> None:
         """Tries all members on each placement, and again on the best."""
         before, fitting, scores = self._transaction.checkpoint(), list[Placement](), list[list[int]]()
         for placement in placements:
@@ -128,11 +132,11 @@ class JobPlan:
         if fitting:
             best = self._rng.choice(highest(totals(profile.placement_scorers, scores)))
             self._candidates = fitting[best].rows
-            return self._try_all(job)
+            self._try_all(job)
+            return
         self._candidates = placements[0].rows
         self._try_all(job)
         self.message = none_fits(len(placements), job.unschedulable()[0])
-        return False
 
     def _try_all(self, job: GroupJob) -> bool:
         self.cycles, self.feasible, self.refusals, self.refused, self.message = [], [], {}, None, ""

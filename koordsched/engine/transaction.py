@@ -167,7 +167,6 @@ class Transaction:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._open:
-            self._open = False
             try:
                 self.rollback()
             finally:

@@ -234,7 +234,7 @@ class Filtering:
     def asked_outside(self, cycle: CycleState, verdicts: Verdicts) -> Sequence[tuple[PodScore, int]] | None:
         """The plugins that score the pod, with weights, if none but the one that made the overlay does; else None."""
         overlay, plan = cycle.overlay, verdicts.plan
-        if not overlay or cycle.may_be_suspended or (verdicts.evaluation or verdicts.wider) is None:
+        if not overlay or cycle.may_be_suspended:
             return None
         if verdicts.pre_filtered.alone is None and self._deciding_alone(cycle, plan, overlay) is None:
             return None

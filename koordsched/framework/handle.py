@@ -272,6 +272,7 @@ class Handle:
     evictions: Evictions
     nominations: Nominations
     clock: Clock
+    live_clock: Clock
     rng: Random
     events: EventRecorder
     waiting: WaitingPods
@@ -284,7 +285,6 @@ class Handle:
     observe: Observe = unobserved
     show: Callable[[Kind[Any], Any], None] = not_shown
     launch: Launch = left_undone
-    live_clock: Clock = None  # type: ignore[assignment]  # set below
     pending: Pending = field(default_factory=NonePending)
     renounce: Callable[[Iterable[Pod]], None] = lambda pods: None
     states: PluginStates = field(default_factory=PluginStates)
@@ -293,10 +293,6 @@ class Handle:
     reserved_allocations: list[ReservedAllocation] = field(default_factory=list)
     filtering: Filtering = field(init=False)
     hypothesis: BeginHypothesis = field(init=False)
-
-    def __post_init__(self) -> None:
-        if self.live_clock is None:
-            self.live_clock = self.clock
 
     def deadlines(self, facet: int, due: Callable[[Sequence[int]], None] | None = None) -> RowDeadlines:
         """Times at which rows are to be touched in a facet; `due` is called with those that were."""

@@ -65,10 +65,7 @@ def admit(
     masks = np.where(admitted, subsets.masks[chosen], NO_AFFINITY)
     if not applies.all():
         masks[~applies] = everything
-        admitted = admitted.copy()
-        if statuses is None:
-            admitted[~applies] = True
-        else:
+        if statuses is not None:
             crowded = SINGLE if subsets.count > 1 else SHARED
             admitted[~applies] = (statuses[~applies] != crowded).all(axis=1)
     if policy is NUMAPolicy.SINGLE_NUMA_NODE:

@@ -68,16 +68,14 @@ class Nominator(Generic[P]):
         nodes[node] = nodes.get(node, 0) + 1
         self._note(node)
 
-    def update(self, old: P | None, new: P) -> None:
+    def update(self, old: P, new: P) -> None:
         """The pod changed.
 
         If it carries no nomination before and after, the change says nothing about one that is on its way to the
         API server: that is kept.
         """
         kept = self._node_of.get(new.uid)
-        if old is not None and old.uid != new.uid:
-            self.delete(old.uid)
-        if kept and not new.nominated_node and (old is None or not old.nominated_node):
+        if kept and not new.nominated_node and not old.nominated_node:
             self.add(new, kept[0])
         elif kept or new.nominated_node:
             self.add(new)

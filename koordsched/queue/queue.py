@@ -114,7 +114,7 @@ class SchedulingQueue(Generic[P]):
         """A pending pod appeared. Returns where it went: NOWHERE if no profile is responsible for it."""
         return self._enter(pod, UNSCHEDULABLE_POD_ADD.label)
 
-    def update(self, old: P | None, new: P, events: Sequence[ClusterEvent] = ()) -> Place:
+    def update(self, old: P, new: P, events: Sequence[ClusterEvent] = ()) -> Place:
         """A pending pod changed; `events` are its change events. Returns where it is now.
 
         It stays where it is unless it is unschedulable and one of the events helps it.

@@ -126,7 +126,6 @@ class UnschedulablePods(Generic[P]):
             del found[queued]
             if not found:
                 del self._by_key[key]
-        queued.index_keys = ()
 
     def _group(
         self, pod: P, plugins: frozenset[str], pending: frozenset[str], gating_plugin: str, ordered: list[str]

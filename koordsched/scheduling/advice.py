@@ -7,6 +7,8 @@ as they would be without the pods on them. Nothing is changed and nothing enters
 
 from __future__ import annotations
 
+from collections.abc import Set
+
 import msgspec
 import numpy as np
 import numpy.typing as npt
@@ -79,8 +81,13 @@ def with_advice(profile: Profile, cluster: ClusterState, pod: Pod, explanation: 
     return Advised(**fields, advice=advise(profile, cluster, pod, explanation))
 
 
-def advise(profile: Profile, cluster: ClusterState, pod: Pod, explanation: Explanation) -> Advice:
-    """The advice that follows from the explanation of a pod. The explanation must be of the cluster as it is."""
+def advise(
+    profile: Profile, cluster: ClusterState, pod: Pod, explanation: Explanation, members: Set[str] = frozenset()
+) -> Advice:
+    """The advice that follows from the explanation of a pod. The explanation must be of the cluster as it is.
+
+    `members`: uids of the pods of its job that have their places there, the pod included.
+    """
     if explanation.any_of:
         count = len(explanation.any_of)
         have = "has" if count == 1 else "have"
@@ -95,7 +102,7 @@ def advise(profile: Profile, cluster: ClusterState, pod: Pod, explanation: Expla
         for_now = any(node.status == Code.UNSCHEDULABLE.text for node in explanation.nodes)
         remedy = "it waits for room" if for_now else "the pod itself has to change"
         return Advice(REFUSED, f"{explanation.rejected_by} rejects the pod, whatever the node: {remedy}.")
-    cycle = CycleState(pod)
+    cycle = CycleState(pod, job_members=members)
     codes = profile.filtering.filter(cycle, all_nodes=True).codes
     reasons = profile.handle.reasons
     candidates = np.array(
@@ -112,9 +119,9 @@ def advise(profile: Profile, cluster: ClusterState, pod: Pod, explanation: Expla
     return _worded(explanation, cluster, empty, remedies, _waits_for(profile, cluster, cycle, remedies))
 
 
-def remedy_of(profile: Profile, cluster: ClusterState, pod: Pod) -> str:
-    """The advice for a pod that no node takes, in a sentence or two."""
-    advice = advise(profile, cluster, pod, Explanation(pod.title, profile.name, [], []))
+def remedy_of(profile: Profile, cluster: ClusterState, pod: Pod, members: Set[str]) -> str:
+    """The advice for a member of a job that no node takes, in a sentence or two. `members`: see `advise`."""
+    advice = advise(profile, cluster, pod, Explanation(pod.title, profile.name, [], []), members)
     return " ".join([advice.text, *(closest(remedy) for remedy in advice.remedies[:1])])
 
 

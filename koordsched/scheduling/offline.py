@@ -175,6 +175,7 @@ class OfflineScheduler:
             writes=_NoWrites(),
             evictions=_NoEvictions(),
             clock=clock,
+            live_clock=clock,
             rng=rng,
             events=Reporter(),
             waiting=WaitingPods(),
@@ -313,7 +314,8 @@ class OfflineScheduler:
         """Places a job; what comes of its other pods is the answer when they are asked about."""
         with Transaction(self.cluster, self.nominator) as transaction:
             plan = JobPlan(self.profiles, self.cluster, transaction, self._rng)
-            if plan.place(job):
+            plan.place(job)
+            if plan.complete:
                 transaction.commit()
         placed = [cycle.pod for cycle in plan.cycles] if plan.complete else []
         plugin.end_job(job, placed, ())

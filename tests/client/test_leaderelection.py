@@ -202,6 +202,37 @@ def test_the_release_keeps_what_others_wrote_into_the_lease():
     run(main())
 
 
+def test_a_lease_that_another_client_changed_last_is_released_all_the_same():
+    """As it reads then: an annotation, say, that `kubectl` has just set."""
+
+    async def main():
+        async with World() as world:
+            a = world.join("a")
+            await world.until_led(1)
+            lease = world.api.objects[LEASES][KEY]
+            world.api.put(LEASES, {**lease, "metadata": {**lease["metadata"], "annotations": {"by": "kubectl"}}})
+            a.task.cancel()
+            await asyncio.gather(a.task, return_exceptions=True)
+            assert world.spec()["holderIdentity"] == ""
+            assert world.api.objects[LEASES][KEY]["metadata"]["annotations"] == {"by": "kubectl"}
+
+    run(main())
+
+
+def test_a_lease_that_another_replica_took_meanwhile_is_not_released():
+    async def main():
+        async with World() as world:
+            a = world.join("a")
+            await world.until_led(1)
+            lease = world.api.objects[LEASES][KEY]
+            world.api.put(LEASES, {**lease, "spec": {**lease["spec"], "holderIdentity": "other"}})
+            a.task.cancel()
+            await asyncio.gather(a.task, return_exceptions=True)
+            assert world.spec()["holderIdentity"] == "other"
+
+    run(main())
+
+
 @pytest.mark.parametrize("latency", [0.0, 0.05])
 def test_the_lease_of_a_crashed_leader_is_taken_when_it_expires(latency):
     async def main():

@@ -3,8 +3,9 @@
 import pytest
 
 from koordsched.api import apps, core
+from koordsched.cluster import kinds
 from koordsched.cluster.builtinkinds import NODES, REPLICA_SETS, SERVICES
-from koordsched.cluster.kinds import Kind, kind_at
+from koordsched.cluster.kinds import Kind, kind_at, scheduled_object
 
 
 @pytest.mark.parametrize(
@@ -32,3 +33,13 @@ def test_a_kind_is_defined_once():
     with pytest.raises(ValueError, match="/api/v1/services is defined twice"):
         Kind("v1", "services", core.Service)
     assert kind_at("/api/v1/services") is SERVICES
+
+
+@pytest.mark.parametrize("scheduled", [True, False])
+@pytest.mark.parametrize("word", ["replicaset", "ReplicaSets", "replicasets.example.com"])
+def test_objects_that_are_scheduled_are_named_by_kind(monkeypatch, word, scheduled):
+    monkeypatch.setattr(kinds, "_registered", {})
+    made = Kind("example.com/v1", "replicasets", apps.ReplicaSet, scheduled=scheduled)
+    assert scheduled_object(f"{word}/r") == ((made, "r") if scheduled else None)
+    assert scheduled_object(word) is None
+    assert scheduled_object("pod/r") is None

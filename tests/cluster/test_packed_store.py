@@ -63,6 +63,16 @@ def test_objects_as_of_a_time_stay_as_they_were(store):
     assert list(seen) == [report("n"), report("m")]
 
 
+def test_nothing_is_kept_of_namespaces_that_are_empty_again(store):
+    for number in range(3):
+        store.upsert(report("n", namespace=f"job-{number}"))
+        store.upsert(report("m", namespace=f"job-{number}"))
+        store.delete(f"job-{number}", "n")
+        assert list(store) == [report("m", namespace=f"job-{number}")]
+        store.delete(f"job-{number}", "m")
+    assert store._kept == {}
+
+
 def test_what_no_encoding_has_is_kept_all_the_same(store):
     thing = report("n", cpu=2**70)
     store.upsert(thing)

@@ -83,6 +83,16 @@ def test_one_kind_becomes_the_other(stored):
     assert rare.data[many].tolist() == array.data[many].tolist()
 
 
+@pytest.mark.parametrize("step", [1 << 62, -(1 << 62)])
+def test_an_amount_beyond_64_bits_wraps_around(step):
+    rare, array = RareColumn(1), Column(1, np.int64)
+    with np.errstate(over="ignore"):
+        for _ in range(5):
+            for column in (rare, array):
+                column.data[0] += step
+            assert rare.data[0] == array.data[0]
+
+
 def test_a_mask_is_not_taken_for_rows():
     rare = RareColumn(2)
     rare.data[1] = 5
@@ -129,3 +139,11 @@ def test_resources_that_no_node_has_can_be_read_in_a_table_that_grew():
     assert made.allocatable[unknown].data[made.all_rows].tolist() == [0] * 2500
     made.remove("n1400")
     assert not column_of(made, "ex.com/gpu").data.any()
+
+
+def test_resources_of_nodes_that_are_gone_take_nothing():
+    made = table(2, lambda i: {f"ex.com/r{j}": 7 for j in range(200)} if i == 1 else {})
+    peak = len(made._columns)
+    made.remove("n1")
+    made.add(wire_node("late"))
+    assert len(made._columns) <= peak - 2 * 200

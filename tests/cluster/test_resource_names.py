@@ -2,6 +2,7 @@
 
 import gc
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -65,6 +66,20 @@ def test_old_names_are_replaced_wherever_a_pod_has_them():
     assert (first.resources.requests, second.resources.requests) == ({"cpu": "1", new: "2"}, {"cpu": "1"})
     assert renamed.overhead == {new: "1"}
     assert names.read_spec(renamed) is renamed
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ({"old": "1"}, {"new": "1"}),
+        ({"old": "1", "new": "2"}, {"old": "1", "new": "2"}),
+        ({"old": "1", "new": "2", "older": "3"}, {"old": "1", "new": "2", "newer": "3"}),
+    ],
+)
+def test_an_old_name_stays_where_the_new_one_is_there_too(written, read):
+    names = ResourceNames()
+    names.rename({"old": "new", "older": "newer"})
+    assert names.read(written) == read
 
 
 class Histories(RuleBasedStateMachine):

@@ -1,5 +1,7 @@
 """The cluster state equals a rebuild from scratch, whatever order things happened in."""
 
+from itertools import combinations
+
 import numpy as np
 import pytest
 from hypothesis import settings
@@ -8,6 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from koordsched.api import core
 from koordsched.api.decoding import convert
+from koordsched.cluster.events import ActionType
 from koordsched.cluster.state import ClusterState
 from tests.plugins.objects import container, node, pod
 
@@ -19,6 +22,13 @@ MILLI = {"100m": 100, "1": 1000, "2500m": 2500, "2": 2000, "4": 4000}
 def wire_node(name, cpu="4", gpu=None, port_owner=False):
     extra = {"example.com/gpu": gpu} if gpu else {}
     return convert(node(name, cpu, **extra), core.Node)
+
+
+def changed_node(ready=True, features=(), annotations=None, **given):
+    thing = node("n", features=features, **given)
+    thing["metadata"]["annotations"] = annotations or {}
+    thing["status"]["conditions"] = [{"type": "Ready", "status": str(ready)}]
+    return convert(thing, core.Node)
 
 
 def wire_pod(name, uid, cpu, on=None, port=0, version="1"):
@@ -179,6 +189,27 @@ class Histories(RuleBasedStateMachine):
 
 Histories.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
 TestHistories = Histories.TestCase
+
+
+CHANGES = [
+    ({"cpu": "5"}, ActionType.UPDATE_NODE_ALLOCATABLE),
+    ({"gpu": "1"}, ActionType.UPDATE_NODE_ALLOCATABLE),
+    ({"labels": {"a": "b"}}, ActionType.UPDATE_NODE_LABEL),
+    ({"taints": [("a", "NoSchedule")]}, ActionType.UPDATE_NODE_TAINT),
+    ({"ready": False}, ActionType.UPDATE_NODE_CONDITION),
+    ({"features": ["F"]}, ActionType.UPDATE_NODE_DECLARED_FEATURE),
+    ({"annotations": {"a": "b"}}, ActionType.UPDATE_NODE_ANNOTATION),
+    ({"images": {"a": 1}}, ActionType(0)),
+    ({}, ActionType(0)),
+]
+
+
+@pytest.mark.parametrize(("first", "second"), list(combinations(CHANGES, 2)))
+def test_what_changes_of_a_node(first, second):
+    state = ClusterState()
+    state.upsert_node(changed_node())
+    assert state.upsert_node(changed_node(**first[0], **second[0])) == (first[1] | second[1], False)
+    assert state.upsert_node(changed_node(**second[0])) == (first[1], False)
 
 
 def test_a_node_that_never_came_leaves_nothing_behind():

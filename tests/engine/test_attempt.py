@@ -3,10 +3,12 @@
 from random import Random
 
 import numpy as np
+import pytest
 
 from koordsched.cluster.changelog import Facet
 from koordsched.engine.attempt import Attempt, gated_by
-from koordsched.framework.interface import PreEnqueue, ShapeFilter
+from koordsched.framework.interface import PodScore, PreEnqueue, ShapeFilter
+from koordsched.framework.scoring import ScoringFailed
 from koordsched.framework.status import SUCCESS, Code, Status
 from koordsched.scheduling.offline import OfflineScheduler
 from tests.embedded import DEFAULT_CONFIG
@@ -41,14 +43,28 @@ class Broken(ShapeFilter):
         return (np.arange(table.size)[rows] == bad) * np.int32(self.code)
 
 
-def offline_with(*state):
-    plugins = [Closed, Broken]
+class Fussy(PodScore):
+    """Scores no pod."""
+
+    name = "Fussy"
+
+    def __init__(self, args, handle):
+        pass
+
+    def pre_score(self, cycle, pod, rows):
+        return Status(Code.ERROR, ("no scores",))
+
+    def score(self, cycle, pod, table, rows):
+        raise AssertionError("its PreScore has failed")
+
+
+def offline_with(*state, plugins=(Closed, Broken)):
     resolved = resolved_with(DEFAULT_CONFIG, plugins)
     return OfflineScheduler(resolved, registry_with(plugins), state, clock=StoppedClock(), rng=Random(7))
 
 
-def attempt_at(*state):
-    offline = offline_with(*state)
+def attempt_at(*state, **more):
+    offline = offline_with(*state, **more)
     return Attempt(offline.profiles["default-scheduler"], offline.cluster, offline.add(pod("p")))
 
 
@@ -74,3 +90,21 @@ def test_an_error_of_a_plugin_ends_the_attempt():
     sound = attempt_at(node("n"))
     sound.filter()
     assert sound.error() is None
+
+
+@pytest.mark.parametrize("preferred", [(True, True), (False, True), (False, False, True), (False, True, True), (True,)])
+def test_all_nodes_of_the_highest_total_are_as_good(preferred):
+    disliked = [("a", "PreferNoSchedule")]
+    nodes = (node(f"n{number}", taints=() if liked else disliked) for number, liked in enumerate(preferred))
+    attempt = attempt_at(*nodes)
+    attempt.filter()
+    assert attempt.best_rows().tolist() == [row for row, liked in enumerate(preferred) if liked]
+
+
+def test_the_only_node_is_chosen_without_scores():
+    only, two = attempt_at(node("a"), plugins=[Fussy]), attempt_at(node("a"), node("b"), plugins=[Fussy])
+    only.filter()
+    two.filter()
+    assert only.best_rows().tolist() == [only.choose(Random(1)).row]
+    with pytest.raises(ScoringFailed, match="no scores"):
+        two.best_rows()

@@ -9,6 +9,7 @@ from koordsched.engine.attempt import Attempt
 from koordsched.engine.transaction import Transaction
 from koordsched.framework.interface import CycleState, Reserve
 from koordsched.framework.status import SUCCESS, Code, Status
+from koordsched.framework.turns import at_once
 from tests.engine.gpushare import GpuShare
 from tests.engine.objects import gpu_node, gpu_pod, offline, used
 from tests.engine.plans import Plan
@@ -137,7 +138,8 @@ class Refusing(Reserve):
         self.reserved.remove(pod.name)
 
 
-def test_announcements_wait_for_the_commit():
+@pytest.mark.parametrize("in_steps", [False, True])
+def test_announcements_wait_for_the_commit(in_steps):
     scheduler = offline(
         gpu_node("n"),
         *(gpu_pod(name) for name in ("kept", "refused", "broken", "undone")),
@@ -155,7 +157,10 @@ def test_announcements_wait_for_the_commit():
             transaction.place(cycles["broken"], profile, 0)
         kept = transaction.checkpoint()
         assert transaction.place(cycles["undone"], profile, 0).ok
-        transaction.rollback(kept)
+        if in_steps:
+            at_once(transaction.roll_back(kept))
+        else:
+            transaction.rollback(kept)
         assert heard == []
         transaction.commit()
     assert heard == ["kept", "before kept", "before refused", "before broken", "before undone"]

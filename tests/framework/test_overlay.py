@@ -176,6 +176,26 @@ def test_the_table_reads_as_before():
     assert all((column.data[: table.size] == b).all() for column, b in zip(table.requested, before, strict=True))
 
 
+def test_the_node_is_chosen_as_if_it_were_real():
+    company = pod_affinity(preferred=[(100, pod_term(HOST, {"app": "web"}))])
+    names = [f"n{i}" for i in range(8)]
+    web = [pod(name, container(cpu="1"), on=on, labels={"app": "web"}) for name, on in (("old", "n0"), ("new", "n5"))]
+    wanted = pod("p", container(cpu="1"), affinity=company)
+    offline = offline_with([*map(node, names), web[0], wanted], ["default/old"], [web[1]])
+    assert offline.schedule("default/p").node == "n5"
+
+
+@pytest.mark.parametrize("rows", [1, 9])
+def test_a_pod_that_is_alike_finds_scores_and_verdicts_as_they_were(rows):
+    nodes = [node(f"n{i}", cpu=str(8 + i)) for i in range(12)]
+    there = [pod(f"v{i}", container(cpu="7" if i % 2 else "2"), on=f"n{i}") for i in range(12)]
+    offline = offline_with([*nodes, *there, *(pod(name, container(cpu="2")) for name in "pq")])
+    before = offline.explain("default/q")
+    offline.profiles["default-scheduler"].plugins["Lens"].away = [f"default/v{i}" for i in range(rows)]
+    assert offline.explain("default/p").nodes != before.nodes
+    assert offline.explain("default/q") == before
+
+
 @pytest.mark.parametrize("seed", fresh_seeds("overlays", 60))
 def test_random_differences(seed):
     rng = Random(seed)

@@ -68,6 +68,7 @@ class Bench:
             evictions=None,
             nominations=NoNominations(),
             clock=StoppedClock(),
+            live_clock=StoppedClock(),
             rng=Random(7),
             events=Reporter(),
             waiting=WaitingPods(),

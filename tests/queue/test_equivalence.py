@@ -7,9 +7,10 @@ import pytest
 from koordsched.cluster import events as ev
 from koordsched.cluster.events import ActionType as A
 from koordsched.cluster.events import ClusterEvent
-from koordsched.queue.equivalence import Refusal
+from koordsched.queue.backoff import BackoffPolicy
+from koordsched.queue.equivalence import EquivalentPods, Refusal
 from koordsched.queue.hints import ByKey, HintRegistration, HintTable, QueueingHint, Scope
-from koordsched.queue.item import Place
+from koordsched.queue.item import Place, QueuedPod
 from koordsched.queue.queue import QueueProfile, SchedulingQueue
 from tests.queue.pods import PROFILE, Clock, Pod, Shape, priority_sort
 
@@ -349,3 +350,47 @@ def test_no_pods_are_equivalent_unless_the_profile_says_so():
     assert flood.settle("Fit") == ["p0", "p1", "p2"]
     flood.clock.now += 20
     assert flood.queue.move_all(NODE_ADD) == 3
+
+
+def test_a_resting_pod_that_has_other_claims_is_found_by_them():
+    flood = Flood(3).rest("Volumes")
+    old = flood.pods[1]
+    assert flood.queue.update(old, replace(old, claims=("mine",))) is Place.UNSCHEDULABLE
+    flood.queue.move_all(CLAIM, None, "other")
+    assert flood.active() == []
+    flood.queue.move_all(CLAIM, None, "mine")
+    assert flood.active() == ["p1"]
+
+
+def test_nothing_is_kept_of_the_keys_of_pods_that_are_gone():
+    flood = Flood(0)
+    for pod in (Pod("a", claims=("x",)), Pod("b", claims=("x", "y"))):
+        flood.queue.add(pod)
+    flood.rest("Volumes")
+    for queued in list(flood.queue):
+        flood.queue.delete(queued.pod)
+    assert flood.queue._queues.unschedulable._by_key == {}
+
+
+def test_of_pods_that_back_off_the_one_goes_whose_backoff_ends_first():
+    """Back-offs that are over are all the same: then the one goes that rests longest."""
+    policy = BackoffPolicy(initial=1, maximum=10)
+    longest, other = (
+        QueuedPod(Pod(name), f"default/{name}", timestamp, number, unschedulable_count=count)
+        for number, (name, timestamp, count) in enumerate((("longest", 100.0, 4), ("other", 105.0, 1)))
+    )
+    equivalents = EquivalentPods(Shape(), "x", Refusal(None, frozenset(), frozenset()))
+    for queued in (longest, other):
+        equivalents.add(queued, policy)
+    assert (policy.expiry(longest), policy.expiry(other)) == (108.0, 106.0)
+    for now, expected in ((105.5, other), (107.5, other), (108.5, other), (109.5, longest)):
+        assert equivalents.next(now, policy) is expected
+
+
+def test_exactly_five_minutes_are_not_too_long_for_those_that_rest():
+    flood = Flood(3)
+    flood.settle("Fit")
+    for seconds, active in ((300, []), (330, ["p0"])):
+        flood.clock.now = 1000 + seconds
+        flood.queue.timers.run()
+        assert flood.active() == active

@@ -96,3 +96,27 @@ def test_a_bug_in_it_leaves_the_queue_in_order() -> None:
     closed.clear()
     queue.move_all(NODE_COMES)
     assert pop(queue).pod.name == "a"
+
+
+def test_a_waiting_pod_that_is_asked_about_again_waits_for_the_plugin_that_keeps_it_out() -> None:
+    one, closed = One(), set[str]()
+    queue = made(one, closed)
+    waiting = reject(queue, Pod("a"), "Fit")
+    closed.add("a")
+    queue.ask_again([waiting.pod, Pod("unknown")], {"One"})
+    assert (waiting.place, waiting.gating_plugin, len(queue)) == (Place.GATED, "Other", 1)
+    closed.clear()
+    queue.ask_again([waiting.pod], {"One"})
+    assert waiting.place is Place.GATED, "its own events have it looked at again"
+    queue.ask_again([waiting.pod], {"Other"})
+    assert (waiting.place, waiting.gating_plugin, len(queue)) == (Place.BACKOFF, "", 1)
+
+
+def test_a_pod_that_is_let_in_when_it_is_asked_about_again_is_tried_after_its_backoff() -> None:
+    queue = made(One(), set())
+    waiting = reject(queue, Pod("a"), "Fit")
+    queue.ask_again([waiting.pod], ())
+    assert waiting.place is Place.BACKOFF
+    assert pop(queue) is waiting
+    queue.ask_again([waiting.pod], ())
+    assert waiting.place is Place.IN_FLIGHT

@@ -290,6 +290,20 @@ def test_a_wildcard_registration_does_not_let_the_flush_touch_gated_pods() -> No
     assert queue.move_all(ev.UNSCHEDULABLE_TIMEOUT) == 0
 
 
+def test_an_event_that_may_be_anything_wakes_all_that_wait() -> None:
+    asked: list[str] = []
+
+    def hint(pod: Pod, old: object, new: object) -> QueueingHint:
+        asked.append(pod.name)
+        return QueueingHint.SKIP
+
+    queue = make_queue([HintRegistration("P", ev.NODE_ADD, hint)])
+    waiting = [reject(queue, Pod(name), plugin) for name, plugin in (("a", "P"), ("b", "Other"))]
+    assert queue.move_all(ev.UNSCHEDULABLE_TIMEOUT) == 2
+    assert [queued.place for queued in waiting] == [Place.BACKOFF] * 2
+    assert asked == []
+
+
 def test_hint_errors_are_logged_and_observed(caplog: pytest.LogCaptureFixture) -> None:
     class Observer:
         def __init__(self) -> None:

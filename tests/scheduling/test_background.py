@@ -2,7 +2,11 @@
 
 import asyncio
 
+from koordsched.framework.interface import Reserve
+from koordsched.framework.status import SUCCESS
 from koordsched.scheduling.background import Background
+from tests.embedded import Embedded, scheduler_on
+from tests.plugins.objects import node, pod
 from tests.virtualtime import run
 
 
@@ -24,5 +28,44 @@ def test_closing_waits_for_what_is_under_way_and_begins_nothing():
         await closing
         assert done == ["short", "long"]
         await background.close()
+
+    run(main())
+
+
+class Launching(Reserve):
+    """Has something done in the background for each pod."""
+
+    name = "Launching"
+
+    def __init__(self, args, handle):
+        self.launch, self.done = handle.launch, []
+
+    def reserve(self, cycle, pod, row):
+        self.launch(self.work(pod.name))
+        return SUCCESS
+
+    def unreserve(self, cycle, pod, row):
+        pass
+
+    async def work(self, name):
+        await asyncio.sleep(3)
+        self.done.append(name)
+
+
+def test_what_plugins_launch_is_done_in_the_background_and_before_the_scheduler_ends():
+    async def main():
+        embedded = Embedded()
+        embedded.insert(node("alder"))
+        async with scheduler_on(embedded, plugins=[Launching]) as running:
+            plugin = running.scheduler.profiles["default-scheduler"].plugins["Launching"]
+            embedded.insert(pod("first"))
+            await asyncio.sleep(2)
+            assert embedded.get("Pod", "first")["spec"]["nodeName"] == "alder"
+            assert plugin.done == []
+            await asyncio.sleep(2)
+            assert plugin.done == ["first"]
+            embedded.insert(pod("last"))
+            await asyncio.sleep(1)
+        assert plugin.done == ["first", "last"]
 
     run(main())

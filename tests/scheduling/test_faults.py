@@ -246,6 +246,33 @@ def test_a_pod_deleted_while_its_binding_is_under_way_frees_its_place():
     run(main())
 
 
+def test_who_waits_gets_the_place_of_a_pod_that_is_being_deleted_before_it_is_bound():
+    async def main():
+        embedded = Embedded()
+        embedded.insert(node("alder", cpu="4"))
+
+        async def fault(call, proceed):
+            if call.path.endswith("/pods/p/binding"):
+                await asyncio.sleep(600)
+            return await proceed()
+
+        leaving = pod("p", container(cpu="3"))
+        leaving["metadata"]["finalizers"] = ["example.com/kept"]
+        async with scheduler_on(embedded, fault=fault) as running:
+            embedded.insert(leaving)
+            await asyncio.sleep(1)
+            embedded.insert(pod("q", container(cpu="3")))
+            await asyncio.sleep(3)
+            assert len(running.scheduler.cluster.assumed) == 1
+            assert "nodeName" not in embedded.get("Pod", "q")["spec"]
+            embedded.registry.delete(embedded.resource("Pod"), "default", "p")
+            await asyncio.sleep(5)
+            assert embedded.get("Pod", "q")["spec"]["nodeName"] == "alder"
+            assert embedded.get("Pod", "p")["metadata"]["deletionTimestamp"]
+
+    run(main())
+
+
 def test_a_pod_bound_by_somebody_else_is_theirs():
     async def main():
         embedded = Embedded()

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from random import Random
 
 import numpy as np
 
@@ -9,9 +10,11 @@ from koordsched.cluster.events import ActionType, ClusterEvent, EventResource
 from koordsched.framework.interface import Permit, ShapeFilter
 from koordsched.framework.status import SUCCESS, Code
 from koordsched.queue.hints import HintRegistration
-from tests.embedded import Embedded, scheduler_on
-from tests.extraplugins import catalog_with, registry_with
+from koordsched.scheduling.offline import OfflineScheduler
+from tests.embedded import DEFAULT_CONFIG, Embedded, scheduler_on
+from tests.extraplugins import catalog_with, registry_with, resolved_with
 from tests.journal.recording import Recorded, repeat
+from tests.plugins.harness import StoppedClock
 from tests.plugins.objects import container, node, pod
 from tests.virtualtime import run
 
@@ -172,6 +175,19 @@ def test_a_row_that_is_used_again_inherits_no_deadline():
             assert (plugin.ripe, table.log.serial) == ([], serial)
 
     run(main())
+
+
+def test_what_is_due_has_happened_when_files_are_read():
+    objects = [ripening("unripe", 1), ripening("ripe", 0), pod("p")]
+    scheduler = OfflineScheduler(
+        resolved_with(DEFAULT_CONFIG, [Ripening]),
+        registry_with([Ripening]),
+        objects,
+        clock=StoppedClock(),
+        rng=Random(1),
+    )
+    assert plugin_of(scheduler).ripe == [["ripe"]]
+    assert [each.name for each in scheduler.explain("default/p").nodes if each.feasible] == ["ripe"]
 
 
 def test_a_replay_repeats_them():

@@ -49,3 +49,15 @@ def test_it_ends_without_a_word_when_it_is_cancelled():
             assert not [task for task in asyncio.all_tasks() if task.get_name() == "queue timers"]
 
     run(main())
+
+
+def test_no_watch_is_under_way_when_it_has_stopped():
+    async def main():
+        async with scheduler_on(Embedded()) as running:
+            running.work.cancel()
+            await asyncio.gather(running.work, return_exceptions=True)
+            assert [task for task in asyncio.all_tasks() if task.get_name().startswith("reflector ")]
+            await running.scheduler.stop()
+            assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("reflector ")]
+
+    run(main())

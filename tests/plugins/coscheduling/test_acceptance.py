@@ -344,6 +344,33 @@ def test_coscheduling_case_22_job_preemption_makes_room_for_all_members_on_the_c
     playing(scenario, config=PREEMPTING, nodes=("n1", "n2"), cpu="32")
 
 
+@pytest.mark.parametrize("shown", [True, False], ids=["", "their status never says so"])
+def test_the_room_that_is_made_for_each_member_is_kept_for_it(shown):
+    """Also on a node where it is free already, while others still leave."""
+
+    async def refuse(call, proceed):
+        refused = b'{"kind":"Status","code":403,"reason":"Forbidden","message":"not you"}'
+        ours = call.path.endswith(("/pods/p1/status", "/pods/p2/status"))
+        return (403, {}, refused) if ours and not shown else await proceed()
+
+    async def scenario(cluster, running):
+        for node in ("n1", "n2"):
+            cluster.pod(f"on-{node}", by=None, node=node, cpu="16", finalizers=["example.com/kept"])
+        cluster.group(2)
+        cluster.pods("p1", "p2", cpu="16", priority=100)
+        await asyncio.sleep(5)
+        promised = running.scheduler.queue.nominator.nominated_on
+        assert [[pod.name for pod in promised(node)] for node in ("n1", "n2")] == [["p1"], ["p2"]]
+        assert [cluster.nominated(name) for name in ("p1", "p2")] == (["n1", "n2"] if shown else ["", ""])
+        for node, bound in (("n2", ["on-n1"]), ("n1", ["p1", "p2"])):
+            cluster.patch("Pod", f"on-{node}", {"metadata": {"finalizers": None}})
+            cluster.pod(f"after-{node}", by=None, cpu="16")
+            await asyncio.sleep(20)
+            assert cluster.bound() == bound
+
+    playing(scenario, config=PREEMPTING, nodes=("n1", "n2"), cpu="16", fault=refuse, settled=shown)
+
+
 def test_coscheduling_case_23_pods_that_are_as_important_are_no_victims():
     async def scenario(cluster, running):
         low(cluster, {"existing-1": "n1", "existing-2": "n1", "existing-3": "n2", "existing-4": "n2"}, priority=100)
@@ -367,6 +394,18 @@ def test_coscheduling_case_23_nodes_where_evictions_do_not_help():
         assert "0/2 nodes are available: 2 Preemption is not helpful for scheduling." in cluster.message("p1")
 
     playing(scenario, config=PREEMPTING, nodes=("n1", "n2"), cpu="32")
+
+
+def test_coscheduling_case_23_a_node_with_room_for_some_says_what_the_next_member_lacks():
+    async def scenario(cluster, running):
+        low(cluster, {"existing-1": "n1", "existing-2": "n1"})
+        cluster.group(3)
+        cluster.pods("p1", "p2", "p3", cpu="16", priority=100)
+        await settle(running, 20)
+        assert cluster.bound() == ["existing-1", "existing-2"]
+        assert "preemption: 0/1 nodes are available: 1 Insufficient cpu." in cluster.message("p1")
+
+    playing(scenario, config=PREEMPTING, nodes=("n1",), cpu="32")
 
 
 def test_coscheduling_case_23_a_member_that_never_preempts():

@@ -126,12 +126,12 @@ def test_members_are_no_victims_of_each_other():
             async with scheduling(cluster, config) as running:
                 cluster.group(3)
                 cluster.pods("a", "b", cpu="1")
-                cluster.pod("z", cpu="2", priority=100)
+                cluster.pod("z", cpu="3", priority=100)
                 await settle(running, 60)
                 assert cluster.bound() == []
                 assert cluster.nominated("z") == ""
                 assert {"a", "b", "z"} == set(cluster.waiting())
-                cluster.node("n2", "3")
+                cluster.node("n2", "8")
                 await settle(running, 30)
                 assert cluster.bound() == ["a", "b", "z"]
 

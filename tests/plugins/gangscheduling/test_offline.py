@@ -2,6 +2,8 @@
 
 from random import Random
 
+import pytest
+
 from koordsched.plugins import IN_TREE
 from koordsched.plugins.gangscheduling import messages
 from koordsched.scheduling.offline import OfflineScheduler
@@ -21,8 +23,8 @@ def group(minimum, name="g", **spec):
     return {"apiVersion": API, "kind": "PodGroup", "metadata": meta, "spec": {"schedulingPolicy": policy, **spec}}
 
 
-def member(name, cpu="1", **more):
-    made = pod(name, container(cpu=cpu), **more)
+def member(name, cpu="1", memory="1Gi", **more):
+    made = pod(name, container(cpu=cpu, memory=memory), **more)
     made["spec"]["schedulingGroup"] = {"podGroupName": "g"}
     return made
 
@@ -49,8 +51,25 @@ def test_or_none_is():
     assert "1 Insufficient cpu" in found["b"].message
 
 
+@pytest.mark.parametrize("minimum", [1, 3])
+def test_each_member_that_has_no_place_says_what_it_lacks(minimum):
+    """The explanation is about the first of them."""
+    objects = [node("n1", cpu="4", memory="4Gi"), group(minimum), member("a"), member("b", "9")]
+    objects.append(member("c", memory="9Gi"))
+    scheduler = offline(*objects)
+    explained = scheduler.explain("default/a").job
+    found = outcomes(scheduler, "a", "b", "c")
+    assert [found[name].node for name in ("a", "b", "c")] == ["n1" if minimum == 1 else "", "", ""]
+    assert "1 Insufficient cpu" in found["b"].message
+    assert "1 Insufficient memory" in found["c"].message
+    if minimum > 1:
+        assert (explained.refused, explained.message) == ("default/b", found["b"].message)
+
+
 def test_gated_members_say_what_they_wait_for():
-    found = outcomes(offline(node("n1"), group(2), member("a")), "a")
+    scheduler = offline(node("n1"), group(2), member("a"))
+    assert scheduler.explain("default/a").job is None
+    found = outcomes(scheduler, "a")
     assert found["a"].message == "waiting for minCount pods from a gang to appear in scheduling queue"
 
 
@@ -75,6 +94,14 @@ def test_a_member_that_would_need_room_keeps_the_group_waiting():
     assert found["a"].message == "pod group is unschedulable, pod group is waiting for preemption to complete"
 
 
+def test_members_that_evict_no_pod_use_the_room_that_is_made_for_others():
+    low = pod("low", container(cpu="8"), on="n1", priority=1)
+    members = [member("a", "4", priority=10), member("b", "4", priority=10, preemptionPolicy="Never")]
+    found = outcomes(offline(node("n1", cpu="8"), group(2), low, *members), "a", "b")
+    text = "pod group is unschedulable, pod group is waiting for preemption to complete"
+    assert [found[name].message for name in ("a", "b")] == [text, text]
+
+
 WHOLE = (*GATES, "WorkloadAwarePreemption=true")
 
 
@@ -91,6 +118,17 @@ def test_an_explanation_shows_the_room_for_the_whole_group():
     assert [found[name].node for name in ("a", "b")] == ["", ""]
     assert found["b"].message == "pod group is unschedulable, pod group is waiting for preemption to complete"
     assert found["a"].message.endswith("preemption: not eligible due to workload aware preemption enabled")
+
+
+def test_no_room_is_made_for_a_group_that_has_its_places():
+    low = pod("low", container(cpu="3"), on="n1", priority=1)
+    objects = [node("n1", cpu="4"), node("n2", cpu="4"), group(1, priority=10), low, member("a", "4"), member("b", "4")]
+    scheduler = offline(*objects, gates=WHOLE)
+    explained = scheduler.explain("default/a").job
+    assert (explained.complete, explained.nodes, explained.victims) == (True, {"default/a": "n2"}, [])
+    found = outcomes(scheduler, "a", "b")
+    assert found["a"].node == "n2"
+    assert "2 Insufficient cpu" in found["b"].message
 
 
 def test_an_explanation_says_why_no_room_is_made():

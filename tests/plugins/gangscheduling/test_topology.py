@@ -138,16 +138,46 @@ def test_groups_without_constraint_go_anywhere():
     on_cluster(scenario)
 
 
-@pytest.mark.parametrize("size, placed", [(4, True), (5, False)])
-def test_plans_of_simulations_go_by_domains(size, placed):
-    nodes = [node(name, cpu="8", labels={RACK: rack}) for name, rack in RACKS.items()]
-    members = [member(f"m{number}", "4") for number in range(size)]
-    offline = OfflineScheduler(
+def planning(nodes, members, minimum, key=RACK):
+    constraint = {"schedulingConstraints": {"topology": [{"key": key}]}}
+    return OfflineScheduler(
         resolved_with(CONFIG, (), GATES),
         IN_TREE,
-        [*nodes, group(size, **CONSTRAINT), *members],
+        [*nodes, group(minimum, **constraint), *members],
         clock=StoppedClock(),
         rng=Random(1),
     )
+
+
+@pytest.mark.parametrize("size, placed", [(4, True), (5, False)])
+def test_plans_of_simulations_go_by_domains(size, placed):
+    nodes = [node(name, cpu="8", labels={RACK: rack}) for name, rack in RACKS.items()]
+    offline = planning(nodes, [member(f"m{number}", "4") for number in range(size)], size)
     found = [offline.schedule(f"default/m{number}").node for number in range(size)]
     assert {RACKS.get(place) for place in found} in (({"a"}, {"b"}) if placed else ({None},))
+
+
+def test_plans_say_what_the_first_domain_lacks():
+    nodes = [
+        node("a1", cpu="4", memory="64Gi", labels={RACK: "a"}),
+        node("b1", cpu="64", memory="2Gi", labels={RACK: "b"}),
+        node("c1", cpu="64", memory="2Gi", labels={RACK: "c"}),
+    ]
+    offline = planning(nodes, [member(f"m{number}", "3", "2Gi") for number in range(2)], 2)
+    explained, found = offline.explain("default/m0").job, offline.schedule("default/m1")
+    text = "0/3 placements are available, first placement status: pod group is unschedulable"
+    assert (explained.refused, explained.message) == ("default/m1", text)
+    assert "1 Insufficient cpu, 2 node(s) are not in the placement of the pod group" in found.message
+
+
+def test_plans_with_a_label_that_no_node_has():
+    offline = planning([node("a1")], [member("m0"), member("m1")], 2, "example.com/none")
+    assert offline.explain("default/m0").job.message == "no feasible placements found"
+    for number in range(2):
+        assert offline.schedule(f"default/m{number}").message == "no feasible placements found"
+
+
+def test_plans_find_the_only_domain_with_room():
+    nodes = [node(f"n{number}", cpu="16" if number == 5 else "4", labels={RACK: f"r{number}"}) for number in range(9)]
+    offline = planning(nodes, [member(f"m{number}", "4") for number in range(4)], 4)
+    assert {offline.schedule(f"default/m{number}").node for number in range(4)} == {"n5"}

@@ -65,6 +65,7 @@ class Machine:
             evictions=None,
             nominations=None,
             clock=self.clock,
+            live_clock=self.clock,
             rng=Random(7),
             events=self.reporter,
             waiting=WaitingPods(),
