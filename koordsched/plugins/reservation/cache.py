@@ -405,8 +405,8 @@ class ReservationCache:
             self._join_users(info, pod.node)
         else:
             self._leave_row(row, pod.uid)
-            if not info.available:
-                info.full_facts = ()  # Reserve is taken back
+            if not info.available and pod.uid not in self._cluster.assigned:
+                info.full_facts = ()  # Reserve is taken back; if only its node goes, it keeps what it was given
         self._recount(info)
         return self._settle(info)
 

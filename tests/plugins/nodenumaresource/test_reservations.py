@@ -94,6 +94,33 @@ def owning(name, cpus=None, reservation="r", **more):
     return owner(complete(thing), reservation)
 
 
+# --- on its way to a node ------------------------------------------------------------------------------
+
+
+def test_what_a_reservation_was_given_stays_given_when_its_node_is_replaced_before_it_is_bound():
+    world = World(*machine())
+    empty = world.readings()
+    reservation = {**available("r", "", cpu="4", memory="8Gi"), "status": {"phase": "Pending"}}
+    reservation["spec"]["template"]["spec"]["schedulerName"] = "default-scheduler"
+    world.put(reservation)
+    (pod,) = world.offline.pending.values()
+    world.cluster.assume(pod, world.row("m1"))
+    world.cluster.allocate(pod, world.columns.allocation, Allocation(0b1111, ()))
+    given = world.readings()
+    assert given != empty
+    there = machine()[0]
+    for _ in range(2):
+        world.remove(there)
+        world.put(there)
+        assert world.readings() == given
+        assert world.given(pod) == ("0-3", {})
+    world.cluster.forget(pod)
+    world.cluster.allocate(pod, world.columns.allocation, None)
+    assert world.readings() == empty
+    world.cluster.assume(pod, world.row("m1"))
+    assert world.readings() == empty, "Reserve decides anew"
+
+
 # --- what is left ------------------------------------------------------------------------------------
 
 
