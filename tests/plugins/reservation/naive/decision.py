@@ -6,9 +6,13 @@ from tests.plugins.reservation.naive import names
 from tests.plugins.reservation.naive.info import Info, in_units
 from tests.plugins.reservation.naive.matching import Diagnosis, Rejected, Wish, check_names
 from tests.plugins.reservation.naive.preallocation import candidates_of
+from tests.reference.evaluation import verdict
 from tests.reference.podrequests import exact_requests
 from tests.reference.selectors import required_node_affinity_matches
-from tests.reference.status import unresolvable
+from tests.reference.status import SKIP, Status, unresolvable
+
+BESIDE = ("NodePorts", "VolumeRestrictions", "NodeVolumeLimits", "PodTopologySpread", "InterPodAffinity")
+"""The filters to which it matters which pods are on nodes, but for what they request."""
 
 
 @dataclass
@@ -25,13 +29,15 @@ class OnNode:
 class Decision:
     """A pod to place, or a reserve pod. Raises Rejected."""
 
-    def __init__(self, cluster, pod, settings):
+    def __init__(self, cluster, pod, settings, profile=None):
         self.cluster, self.pod, self.settings = cluster, pod, settings
         annotations = pod["metadata"].get("annotations") or {}
         self.is_reserve = annotations.get(names.RESERVE_POD) == "true"
         self.requests = exact_requests(pod)
         self.states, self.diagnoses = {}, {}
         self.info = self.wish = None
+        self.profile, self.refused_by = profile, {}
+        """`refused_by`: node -> (plugin, Status), where candidates that stay are in the way."""
         if self.is_reserve:
             self.info = Info(cluster.reservations[annotations[names.RESERVATION_NAME]])
             self.required = (pod["metadata"].get("labels") or {}).get(names.REQUIRED) == "true"
@@ -127,6 +133,36 @@ class Decision:
 
     def state(self, node):
         return self.states.get(node) or OnNode()
+
+    @property
+    def may_take(self):
+        """Whether there is any pod, wherever, whose room it may take over."""
+        return any(state.candidates for state in self.states.values())
+
+    def beside(self, node, taken):
+        """None, or the Status of the first filter that refuses the node beside the candidates that are not taken.
+
+        Without a profile that is not asked.
+        """
+        if self.profile is None:
+            return None
+        view = self.cluster.view((), taken)
+        view.decision = self
+        filters = []
+        for name in self.profile.points["preFilter"]:
+            answer = self.profile.plugins[name].pre_filter(self.pod, view) if name in BESIDE else SKIP
+            if isinstance(answer, Status):
+                return self.refused(node, name, answer)
+            if answer is not SKIP:
+                filters.append((name, self.profile.plugins[name]))
+        filters.sort(key=lambda each: self.profile.points["filter"].index(each[0]))
+        found = verdict(self.pod, node, view, filters, ())
+        return self.refused(node, *found) if found is not None else None
+
+    def refused(self, node, name, status):
+        """The status, as that of the filter; of host ports it is this plugin that speaks."""
+        self.refused_by[node["metadata"]["name"]] = (names.PLUGIN if name == "NodePorts" else name, status)
+        return status
 
     def in_use(self, node, resource):
         """What is in use on a node: each Reservation counts what it holds, or what its owners use if that is more."""

@@ -88,10 +88,13 @@ class Model:
     def decide(self, pod):
         """What is decided about a pod, or a reserve pod; nothing changes."""
         try:
-            decision = Decision(self.cluster, pod, self.settings)
+            decision = Decision(self.cluster, pod, self.settings, self.profile)
         except Rejected as rejected:
             return Decided(Outcome(rejected=(names.PLUGIN, rejected.status)), self.cluster.view())
         outcome = evaluate(pod, decision.view, self.profile)
+        for node, refusal in outcome.filtered.items():
+            if decision.refused_by.get(node, ("", None))[1] is refusal[1]:
+                outcome.filtered[node] = decision.refused_by[node]
         decided = Decided(outcome, decision.view, decision)
         if outcome.feasible or decided.error:
             return decided

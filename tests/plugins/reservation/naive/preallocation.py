@@ -48,11 +48,12 @@ def filter_with(decision, node, pods):
     state = decision.state(node["metadata"]["name"])
     state.chosen = []
     if not state.candidates and not decision.required:
-        return None  # upstream looks at what is free, too, with preferNoPreAllocatedPods; NodeResourcesFit does anyway
-    alone = None
+        # Upstream looks at what is free, too, with preferNoPreAllocatedPods; NodeResourcesFit does anyway.
+        return decision.beside(node, ()) if decision.may_take else None
+    alone = refused = None
     if not decision.required and decision.settings.prefers_none:
         alone = short_of(decision, decision.wanted, node, pods=pods)
-        if not alone:
+        if not alone and (refused := decision.beside(node, ())) is None:
             return None
     try_pods = several if decision.multiple else one
     chosen, by_node, by_reservation = try_pods(decision, node, state.candidates, pods)
@@ -65,7 +66,7 @@ def filter_with(decision, node, pods):
         if alone is None:
             alone = short_of(decision, decision.wanted, node, pods=pods) if state.candidates else []
         by_node = alone
-    return unschedulable(*by_node_reasons(by_node)) if by_node else None
+    return unschedulable(*by_node_reasons(by_node)) if by_node else refused or decision.beside(node, ())
 
 
 def relevant(decision, pods):
@@ -79,12 +80,12 @@ def freed_by(decision, requests):
 
 
 def one(decision, node, candidates, pods):
-    """All candidates stay if the room of one suffices."""
+    """All candidates stay if the room of one suffices, and the others are not in the way."""
     by_node, by_reservation = set(), []
-    for _, requests in relevant(decision, candidates):
+    for pod, requests in relevant(decision, candidates):
         missing = short_of(decision, decision.wanted, node, freed=freed_by(decision, requests), fewer=1, pods=pods)
         reasons = lacking(decision, requests, decision.info)
-        if not missing and not reasons:
+        if not missing and not reasons and decision.beside(node, [pod]) is None:
             return candidates, [], []
         by_node |= set(missing)
         by_reservation += reasons
@@ -106,7 +107,7 @@ def several(decision, node, candidates, pods):
             continue
         together = trial
         chosen.append(pod)
-        if not missing:
+        if not missing and decision.beside(node, chosen) is None:
             return chosen, [], []
     return [], missing, by_reservation
 
