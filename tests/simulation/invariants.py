@@ -213,8 +213,10 @@ class Invariants:
             feature.bound(pod, decision)
         self.check_room(pod, decision)
 
-    def check_room(self, pod, decision):
-        """There is room for the pod, which is bound, or for a Reservation as its reserve pod."""
+    def check_room(self, pod, decision, as_known=()):
+        """There is room for the pod, which is bound, or for a Reservation as its reserve pod. `as_known`: the same by
+        earlier states of it that the replica may have believed in.
+        """
         others = [each for each in self.known_others(pod, decision) if each["spec"]["nodeName"] == decision.node]
         reasons, kept, slots = [], [], 0
         if self.reserved is not None:
@@ -222,10 +224,10 @@ class Invariants:
             slots = len(kept) + self.reserved.slots_of(pod, len(others))
             others = self.reserved.without_operating(pod, decision, others)
         for state in self.node_states(decision):
-            reason = self._misfit(pod, state, others, kept, slots)
-            if reason is None:
+            found = [self._misfit(each, state, others, kept, slots) for each in (pod, *as_known)]
+            if None in found:
                 return
-            reasons.append(reason)
+            reasons += dict.fromkeys(found)
         why = "; ".join(reasons) or "there is no such node"
         what = "reservation" if is_reserve_pod(pod) else "pod"
         self.fail(f"{decision.writer} binds {what} {pod['metadata']['name']} to {decision.node}: {why}")

@@ -73,7 +73,9 @@ class ReservationInvariants:
         pod = self._reserve_pod(thing, decision)
         if self._permits is not None:
             self._permits.bound(pod, decision)
-        self._invariants.check_room(pod, decision)
+        known = [state["metadata"].get("annotations") for state in self._states(uid, decision) if state is not None]
+        earlier = [{**thing, "metadata": {**thing["metadata"], "annotations": each}} for each in known]
+        self._invariants.check_room(pod, decision, [self._reserve_pod(each, decision) for each in earlier])
         self._invariants.check_later(decision)
 
     def _reserve_pod(self, thing, decision):
@@ -106,10 +108,14 @@ class ReservationInvariants:
         return others if names.PRE_ALLOCATION in (pod["metadata"].get("annotations") or {}) else 0
 
     def without_operating(self, pod, decision, others):
-        """The other pods; those that act as Reservations count what their owners leave."""
+        """The other pods; those that act as Reservations count what their owners leave. Those that a Reservation has
+        taken over have host ports that it may have as well."""
         own, found = allocated_to(pod), []
         ignores = self._may_ignore(pod, decision)
         for other in others:
+            if allocated_to(other) == pod["metadata"]["uid"]:
+                found.append(without_ports(other))
+                continue
             thing = self._acting(other, decision)
             if thing is None:
                 found.append(other)
@@ -167,8 +173,7 @@ class ReservationInvariants:
         info = self._info(thing, pods, decision)
         made = info.reserve_pod(info.held())
         if info.owns(pod):
-            for one in made["spec"]["containers"]:
-                one.pop("ports", None)
+            made = without_ports(made)
         made["spec"]["nodeName"] = decision.node
         return made
 
@@ -287,3 +292,9 @@ class ReservationInvariants:
 
 def _ignores(pod):
     return (pod["metadata"].get("labels") or {}).get(names.IGNORED) == "true"
+
+
+def without_ports(pod):
+    """The pod as if it wanted no host ports."""
+    containers = [{key: value for key, value in one.items() if key != "ports"} for one in pod["spec"]["containers"]]
+    return {**pod, "spec": {**pod["spec"], "containers": containers}}
