@@ -95,7 +95,9 @@ class ReservationReckoning:
             if pod is None or info.node or is_over(thing) or info.terminating or is_due(thing, self._now):
                 continue
             if pod["spec"]["schedulerName"] == PROFILE:
-                found[name] = pod
+                said = (thing.get("status") or {}).get("conditions") or ()
+                told = [{**each, "type": "PodScheduled"} for each in said if each["type"] == "Scheduled"]
+                found[name] = {**pod, "status": {"conditions": told}}
         return found
 
     def _cluster(self, world):
