@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 import numpy as np
 
@@ -55,6 +55,17 @@ class Judging:
                 others = np.isin(rows, np.fromiter(matched.by_row, dtype=np.intp), invert=True)
                 self._add_stayers(cycle, rows, codes, np.flatnonzero(others), stayers)
 
+    def ignoring(self, cycle: CycleState, rows: RowArray, codes: Codes, stayers: Stayers) -> None:
+        """The same for a pod that ignores Reservations: it has the place of all pods that act as such on its row, and
+        those on other rows stay."""
+        with stayers.asked() as takes_part:
+            if takes_part:
+                by_row = stayers.by_row()
+                others = np.isin(rows, np.fromiter(by_row, dtype=np.intp), invert=True)
+                self._add_stayers(cycle, rows, codes, np.flatnonzero(others), stayers)
+                for at in np.flatnonzero(~others).tolist():
+                    self._add_stayers(cycle, rows, codes, np.array([at]), stayers, by_row[int(rows[at])])
+
     def few(
         self, cycle: CycleState, pod: Pod, reaches: Callable[[int], bool], matched: MatchedReservations
     ) -> list[tuple[int, int]]:
@@ -76,8 +87,16 @@ class Judging:
                 others = np.isin(rows, np.fromiter(taking.by_row, dtype=np.intp), invert=True)
                 self._add_stayers(cycle, rows, codes, np.flatnonzero(others & (codes == PASS)), stayers)
 
-    def _add_stayers(self, cycle: CycleState, rows: RowArray, codes: Codes, at: RowArray, stayers: Stayers) -> None:
-        codes[at] = found = stayers.codes(rows[at])
+    def _add_stayers(
+        self,
+        cycle: CycleState,
+        rows: RowArray,
+        codes: Codes,
+        at: RowArray,
+        stayers: Stayers,
+        taken: Sequence[Pod] = (),
+    ) -> None:
+        codes[at] = found = stayers.codes(rows[at], taken)
         self._hold(cycle, stayers.held(found))
 
     def _judge(self, cycle: CycleState, pod: Pod, row: int, matched: MatchedReservations) -> tuple[int, int]:

@@ -152,7 +152,7 @@ class Reservation(
             return Status(Code.ERROR, (terms.problem,))
         if not terms.only_owns or index.concerns(pod):
             cycle.reservations = matched = self.matching.match(cycle, terms)
-            if matched is not None and matched.usable.acting and not matched.ignored:
+            if matched is not None and matched.usable.acting:
                 matched.stayers = Stayers(self.name, self._handle, cycle, matched.acting())
         elif not is_operating(pod.labels.labels):
             index.add_non_owner(pod)
@@ -186,7 +186,10 @@ class Reservation(
             return self._filter_reserve_pod(cycle, pod, table, rows)
         codes = np.zeros(len(rows), dtype=np.int32)
         matched = _matched(cycle)
-        if matched is not None and not matched.ignored:
+        if matched is not None and matched.ignored:
+            if matched.stayers is not None:
+                self._judging.ignoring(cycle, rows, codes, matched.stayers)
+        elif matched is not None:
             if matched.required:
                 codes[:] = self._no_reservation
             if matched.stayers is not None:

@@ -61,6 +61,13 @@ class Stayers:
                     gone.enter_context(asked.gone(row, pod))
             return asked.filter(rows)
 
+    def by_row(self) -> dict[int, list[Pod]]:
+        """All of them, by the row that they are on."""
+        found: dict[int, list[Pod]] = {}
+        for row, pod, _ in self._places:
+            found.setdefault(row, []).append(pod)
+        return found
+
     def refusal(self, row: int, taken: Sequence[Pod] = ()) -> Status | None:
         """Why the pod cannot be on the row if it takes these places, None if it can."""
         if len(self._places) == len(taken):

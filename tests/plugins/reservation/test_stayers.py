@@ -196,6 +196,26 @@ def test_one_that_ignores_reservations_sees_none():
     assert offline.schedule("default/q").node == "alder"
 
 
+def test_one_that_ignores_reservations_has_no_place_near_it_on_another_node():
+    """Only what is on its own node is away for it."""
+
+    def keeping_away(acts, owner):
+        acts["spec"]["affinity"] = pod_affinity(required_anti=[pod_term(ZONE, WEB)])
+        return [node("birch", cpu="16", labels={ZONE: "z"}), node("cedar", cpu="2", labels={ZONE: "y"})]
+
+    for cpu, place in (("9", ""), ("2", "cedar"), ("1", "alder")):
+        offline = on_alder(keeping_away)
+        labelled = node("alder", cpu="1" if cpu == "2" else "4", labels={ZONE: "z"})
+        labelled["metadata"]["resourceVersion"] = "2"
+        offline.add(labelled)
+        if place == "alder":
+            offline.cluster.remove_node("cedar")
+        offline.add(pod("q", container(cpu=cpu), labels={**WEB, RESERVATION_IGNORED: "true"}))
+        attempt = offline.schedule("default/q")
+        assert attempt.node == place
+        assert bool(place) or REASON_EXISTING in attempt.message
+
+
 @conflicts
 def test_one_that_needs_a_reservation(conflict):
     needs = {RESERVATION_AFFINITY: "{}"}
