@@ -47,9 +47,10 @@ class Waking:
             info = self._cache.get(pod.uid)
             found = info is not None and (old.virtual or info.reservation.spec.pre_allocation)
         else:
-            # One that ignores Reservations, and names this one, had no other node.
-            widens = old.virtual and self._matching.terms(pod).ignored
-            found = widens or is_operating(old.labels.labels) or self._may_use_any(pod, old.node)
+            # One that ignores Reservations, and names this one, had no other node; for its owner it may have been too
+            # small, and taken the room beside it.
+            ended = old.virtual and (self._matching.terms(pod).ignored or self._owned(pod, old.uid))
+            found = ended or is_operating(old.labels.labels) or self._may_use_any(pod, old.node)
         return QueueingHint.QUEUE if found else QueueingHint.SKIP
 
     def _after_node_labelled(self, pod: Pod, old: Any, new: Any) -> QueueingHint:
@@ -62,6 +63,12 @@ class Waking:
         infos = (self._cache.get(uid) for uid in self._cache.index.candidates(pod))
         found = self._matching.terms(pod).ignored or any(self._may_use(pod, info) for info in infos if info is not None)
         return QueueingHint.QUEUE if found else QueueingHint.SKIP
+
+    def _owned(self, pod: Pod, uid: str) -> bool:
+        """Whether the pod is an owner of a Reservation, as far as that is known when it ends."""
+        info = self._cache.get(uid)
+        owners = info.terms.owners if info is not None else None
+        return info is None or (owners is not None and owners.matches(pod))
 
     def _may_use_any(self, pod: Pod, node: str) -> bool:
         """Whether a Reservation on the node may be used by the pod, by its owners."""

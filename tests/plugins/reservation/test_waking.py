@@ -268,3 +268,23 @@ def test_the_reservation_that_a_pod_names_ends_although_it_ignores_reservations(
             await cluster.until(lambda: cluster.get("Pod", "p")["spec"].get("nodeName") == "n2", limit=20)
 
     run(main())
+
+
+def test_the_only_reservation_of_a_pod_ends_that_was_too_small_for_it():
+    """It took the room on the node that its owner needs."""
+
+    async def main():
+        cluster = ReservationCluster(nodes=())
+        cluster.node("n1", cpu="2", memory="2Gi")
+        small = {"cpu": "2", "memory": "200Mi"}
+        cluster.available(requests=small, allocatable=small, allocateOnce=False, allocatePolicy="Restricted")
+        async with scheduling(cluster):
+            cluster.pod("p", requests={"cpu": "2", "memory": "1Gi"}, labels=WEB)
+            cluster.pod("other", requests={"cpu": "2", "memory": "1Gi"}, labels={"app": "other"})
+            await cluster.until(lambda: condition_of(cluster.get("Pod", "p")), limit=5)
+            assert not cluster.get("Pod", "p")["spec"].get("nodeName")
+            cluster.delete("Pod", "other", "default")
+            cluster.delete("Reservation", "r", api_version=API)
+            await cluster.until(lambda: cluster.get("Pod", "p")["spec"].get("nodeName") == "n1", limit=20)
+
+    run(main())
