@@ -17,6 +17,8 @@ GANGED = 100
 """Seeds of worlds that have gangs in any case; of the first ones without that, every fourth has."""
 CLAIMED = 100
 """Seeds of worlds whose pods claim devices in any case."""
+FOUND = [3102, 3029, "305+reservations", "534+reservations"]
+"""Seeds that found something which nothing else shows as directly."""
 SAME = [[1], [60_009, 60_014], *(list(range(first, first + 4)) for first in (0, 4, 60_009, 60_013))]
 
 
@@ -49,6 +51,12 @@ def test_invariants_hold_where_devices_are_claimed(first):
     for seed in range(first, first + CHUNK):
         outcome = simulation.run(f"{seed}+claims")
         assert not outcome.failed, outcome.report()
+
+
+@pytest.mark.parametrize("seed", quick_first(FOUND, 1))
+def test_what_was_found_once_stays_cured(seed):
+    outcome = simulation.run(seed)
+    assert not outcome.failed, outcome.report()
 
 
 @pytest.mark.parametrize("seeds", quick_first(SAME, 1))

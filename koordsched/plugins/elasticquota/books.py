@@ -265,8 +265,12 @@ class QuotaBooks:
             return
         if member is None:
             quota = self._join(pod, assigned)
-            if quota is not None and (quota.tree.shifted or quota.tree.overdrawn):
-                self._changed([quota])
+            if quota is not None:
+                tree = quota.tree
+                if assigned:
+                    tree.settle()  # what it uses may give others room, who wait for it
+                if tree.shifted or tree.overdrawn:
+                    self._changed([quota])
             return
         before = member.pod
         member.pod = pod

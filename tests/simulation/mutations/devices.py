@@ -155,10 +155,5 @@ def no_pod_woken_by_released_devices(original):
     return lambda self, pod, old, new: QueueingHint.SKIP
 
 
-@mutation(DeviceShare, "_after_node_added")
-def no_pod_woken_by_nodes_with_devices(original):
-    return lambda self, pod, old, new: QueueingHint.SKIP
-
-
 def _fields(info):
     return {name: getattr(info, name) for name in info.__struct_fields__}
