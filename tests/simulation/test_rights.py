@@ -82,7 +82,7 @@ def used(seed):
         return runner.run(main())
 
 
-MOST = (12, "4+reservations")
+MOST = (12, "10+reservations")
 """With those that have a reason of their own, the fewest in which all the rest is needed."""
 
 
