@@ -22,6 +22,7 @@ from koordsched.journal.records import (
     Header,
     Member,
     Outcome,
+    Promised,
     Refused,
     Step,
     Timers,
@@ -68,6 +69,8 @@ class Follower(ReplayedScheduler):
         self._queued: QueuedPod[Pod] | None = None
         self._job: dict[str, QueuedPod[Pod] | None] = {}
         """uid -> the pods of the attempt: the one taken from the queue, and those placed together with it."""
+        self._promises: dict[str, str] = {}
+        """uid -> what the pods of the attempt were promised before it."""
         self._uid = ""
         self._deciding = False
         self._steps |= {
@@ -76,6 +79,7 @@ class Follower(ReplayedScheduler):
             Member: self._member,
             Chosen: self._chosen,
             Evicting: self._evicting,
+            Promised: self._promised,
             Refused: self._refused,
             Undone: self._taken_back,
             Activated: lambda record: None,
@@ -106,7 +110,7 @@ class Follower(ReplayedScheduler):
             # One that was not tried, because there were enough without it, went back by itself.
             if queued is not None and queued.place is Place.IN_FLIGHT and queued.pod.uid not in self._placements:
                 self._put_back(queued)
-        self._job = {}
+        self._job, self._promises = {}, {}
         self._take_up(record.uid)
 
     def _member(self, record: Member) -> None:
@@ -118,6 +122,7 @@ class Follower(ReplayedScheduler):
         if uid not in self._job:
             pod = self.scheduler.pending_pod(uid)
             self._job[uid] = self.scheduler.queue.pop_pod(pod) if pod is not None else None
+            self._promises[uid] = self.scheduler.queue.nominator.node_of(uid)
         self._queued = self._job[uid]
 
     def _chosen(self, record: Chosen) -> None:
@@ -153,14 +158,28 @@ class Follower(ReplayedScheduler):
         if pod is not None and victims:
             self.scheduler.evictions.start(pod, record.node, victims)
 
+    def _promised(self, record: Promised) -> None:
+        self._nominate(record.uid, record.node)
+
+    def _nominate(self, uid: str, node: str | None) -> None:
+        """None: as its status has it."""
+        newest, nominator = self.scheduler.pending_pod(uid), self.scheduler.queue.nominator
+        if newest is None:
+            return
+        if node is None:
+            nominator.update(newest, newest)
+        else:
+            nominator.add(newest, node)
+
     def _refused(self, record: Refused) -> None:
-        if record.uid not in self._job:
-            return  # a binding failed, and what follows from that has been done
-        self._deciding = False
-        self._uid = ""
-        for uid, queued in self._job.items():
-            self._give_back(uid, queued, record)
-        self._job = {}
+        if record.uid in self._job:
+            self._deciding = False
+            self._uid = ""
+            for uid, queued in self._job.items():
+                self._give_back(uid, queued, record)
+            self._job = {}
+        if record.uid in self._promises:  # else a binding failed, and what follows from that has been done
+            self._nominate(record.uid, record.nominated)
 
     def _put_back(self, queued: QueuedPod[Pod]) -> None:
         newest, queue = self.scheduler.pending_pod(queued.pod.uid), self.scheduler.queue
@@ -181,10 +200,7 @@ class Follower(ReplayedScheduler):
             return
         plugins, pending = frozenset(record.plugins), frozenset(record.pending_plugins)
         queue.add_unschedulable_if_not_present(queued, plugins, pending, pod=newest)
-        if record.nominated is None or uid != record.uid:
-            queue.nominator.update(newest, newest)
-        else:
-            queue.nominator.add(newest, record.nominated)
+        self._nominate(uid, self._promises[uid])
 
     def _taken_back(self, record: Undone) -> None:
         self._job.pop(record.uid, None)

@@ -14,7 +14,7 @@ from typing import BinaryIO
 
 import msgspec
 
-FORMAT = 3
+FORMAT = 4
 _TITLE = b"koordsched journal "
 MAGIC = _TITLE + b"%d\n" % FORMAT
 

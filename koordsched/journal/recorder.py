@@ -38,6 +38,7 @@ from koordsched.journal.records import (
     LetIn,
     Member,
     OfPod,
+    Promised,
     Read,
     Record,
     Refused,
@@ -224,6 +225,10 @@ class JournalRecorder(Recorder):
     def evicting(self, preemptor: Pod, node: str, victims: Sequence[Pod]) -> None:
         """Victims have to make room."""
         self.note(evicting_record(node, victims))
+
+    def promised(self, uid: str, node: str) -> None:
+        """The pod, which stays in the queue, is nominated to another node."""
+        self.note(Promised(uid, node))
 
     def refused(self, uid: str, failed: FailedAttempt) -> None:
         """The pod got no node, or lost it."""

@@ -211,6 +211,13 @@ class Refused(Record, frozen=True, tag=15):
     nominated: str | None
 
 
+class Promised(Record, frozen=True, tag=29):
+    """A pod that stays in the queue is nominated to another node, "" for none."""
+
+    uid: str
+    node: str
+
+
 # --- the state between two segments ----------------------------------------------------------------
 
 
@@ -292,7 +299,7 @@ Step = (
     | Leading
     | Read
 )
-Outcome = Chosen | Evicting | Member | Refused
+Outcome = Chosen | Evicting | Member | Promised | Refused
 Within = Answer | Drawn | Consulted | LetIn
 """Inputs from outside within a step."""
 

@@ -34,6 +34,7 @@ from koordsched.journal.records import (
     LetIn,
     Member,
     Outcome,
+    Promised,
     Refused,
 )
 from koordsched.scheduling.failure import FailedAttempt
@@ -204,6 +205,10 @@ class Repeater(Recorder):
         """Compares the victims."""
         self._compare(evicting_record(node, victims))
 
+    def promised(self, uid: str, node: str) -> None:
+        """Compares the node."""
+        self._compare(Promised(uid, node))
+
     def refused(self, uid: str, failed: FailedAttempt) -> None:
         """Compares the refusal."""
         self._compare(refused_record(uid, failed))
@@ -258,6 +263,8 @@ def text_of(record: AnyRecord | None) -> str:
         nominated = f"; nominated to {record.nominated}" if record.nominated else ""
         by = f" [{', '.join(record.plugins)}]" if record.plugins else ""
         return f"{record.reason}: {record.message}{by}{nominated}"
+    if isinstance(record, Promised):
+        return f"promises pod {record.uid} {record.node or 'nothing'}"
     if isinstance(record, Consulted):
         return question_text(record.asked)
     if isinstance(record, LetIn):

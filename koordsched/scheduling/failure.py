@@ -99,7 +99,7 @@ class FailureHandler:
             return
         self.decisions.refused(newest, reason, message, frozenset((plugin,)), queued.attempts, nominated or "")
         if nominated is not None:
-            self._nominate(newest, nominated)
+            self._promise(newest, nominated)
         self.reporter.failed(newest, message)
         self.reporter.condition(newest, reason, message, nominated)
 
@@ -107,8 +107,13 @@ class FailureHandler:
         """The pod is promised no node any more, as long as it is not tried again."""
         newest = self.pending.newest(pod)
         if newest is not None and self.queue.nominator.node_of(pod.uid):
-            self._nominate(newest, "")
+            self._promise(newest, "")
             self.reporter.nominate(newest, "")
+
+    def _promise(self, pod: Pod, node: str) -> None:
+        """The same for a pod that is not the one of the attempt."""
+        self.recorder.promised(pod.uid, node)
+        self._nominate(pod, node)
 
     def _nominate(self, pod: Pod, node: str) -> None:
         """The pod is promised this node, "" for none; the room that it was promised before is free for others."""

@@ -135,6 +135,9 @@ class Recorder:
     def evicting(self, preemptor: Pod, node: str, victims: Sequence[Pod], /) -> None:
         """Victims have to make room on the node."""
 
+    def promised(self, uid: str, node: str, /) -> None:
+        """A pod that stays in the queue is nominated to another node, "" for none."""
+
     def refused(self, uid: str, failed: FailedAttempt, /) -> None:
         """The pod got no node, or lost it."""
 
