@@ -191,7 +191,7 @@ def test_other_versions_are_named(segments, tmp_path):
     [
         (b"", "the file is empty"),
         (b"kind: Pod\n", "this is not a journal of koordsched"),
-        (b"koordsched journal 9\n", "a journal of format 9; this version of koordsched reads format 3"),
+        (b"koordsched journal 9\n", "a journal of format 9; this version of koordsched reads format 4"),
     ],
 )
 def test_other_files(tmp_path, data, complaint):

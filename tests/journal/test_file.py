@@ -129,11 +129,11 @@ FOREIGN = {
     "something else": (b"apiVersion: v1\nkind: List\n", "this is not a journal of koordsched"),
     "a newer format": (
         b"koordsched journal 7\nabc",
-        "a journal of format 7; this version of koordsched reads format 3",
+        "a journal of format 7; this version of koordsched reads format 4",
     ),
     "the format before": (
         b"koordsched journal 2\nabc",
-        "a journal of format 2; this version of koordsched reads format 3",
+        "a journal of format 2; this version of koordsched reads format 4",
     ),
     "half a line": (MAGIC[:8], "the file ends within its first line"),
     "no header": (MAGIC + frame_of(BINDINGS), "the first record is no header"),
