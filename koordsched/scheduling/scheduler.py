@@ -298,7 +298,7 @@ class Scheduler:
         return self._pending.by_uid.get(uid)
 
     def _renounce(self, pods: Iterable[Pod]) -> None:
-        for pod in pods:
+        for pod in sorted(pods, key=lambda pod: pod.key):  # a replay from a checkpoint may know them in another order
             self._failures.renounce(pod)
 
     def _in_queue(self, key: str) -> Pod | None:
