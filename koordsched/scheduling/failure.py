@@ -111,7 +111,7 @@ class FailureHandler:
             self.reporter.nominate(newest, "")
 
     def _promise(self, pod: Pod, node: str) -> None:
-        """The same for a pod that is not the one of the attempt."""
+        """A pod that stays in the queue is promised this node, "" for none."""
         self.recorder.promised(pod.uid, node)
         self._nominate(pod, node)
 

@@ -3,6 +3,8 @@
 import json
 from random import Random
 
+from koordsched.framework.interface import PodScore
+from koordsched.framework.status import Code, Status
 from koordsched.scheduling.offline import OfflineScheduler
 from tests.engine.gpushare import ALLOCATED, GPUS, HINT, REQUEST, GpuBooks, GpuShare
 from tests.extraplugins import registry_with, resolved_with
@@ -49,3 +51,18 @@ def used(scheduler):
     """Node -> hundredths allocated of each GPU that it has, by the plugin's columns."""
     state = books(scheduler).state.data
     return {name: state[row, 1 : 1 + state[row, 0]].tolist() for name, row in scheduler.cluster.table.row_of.items()}
+
+
+class Fussy(PodScore):
+    """Scores no pod."""
+
+    name = "Fussy"
+
+    def __init__(self, args, handle):
+        pass
+
+    def pre_score(self, cycle, pod, rows):
+        return Status(Code.ERROR, ("no scores",))
+
+    def score(self, cycle, pod, table, rows):
+        raise AssertionError("its PreScore has failed")

@@ -7,11 +7,12 @@ import pytest
 
 from koordsched.cluster.changelog import Facet
 from koordsched.engine.attempt import Attempt, gated_by
-from koordsched.framework.interface import PodScore, PreEnqueue, ShapeFilter
+from koordsched.framework.interface import PreEnqueue, ShapeFilter
 from koordsched.framework.scoring import ScoringFailed
 from koordsched.framework.status import SUCCESS, Code, Status
 from koordsched.scheduling.offline import OfflineScheduler
 from tests.embedded import DEFAULT_CONFIG
+from tests.engine.objects import Fussy
 from tests.extraplugins import registry_with, resolved_with
 from tests.plugins.harness import StoppedClock
 from tests.plugins.objects import node, pod
@@ -41,21 +42,6 @@ class Broken(ShapeFilter):
     def filter_rows(self, shape, table, rows):
         bad = table.row_of.get("bad", -1)
         return (np.arange(table.size)[rows] == bad) * np.int32(self.code)
-
-
-class Fussy(PodScore):
-    """Scores no pod."""
-
-    name = "Fussy"
-
-    def __init__(self, args, handle):
-        pass
-
-    def pre_score(self, cycle, pod, rows):
-        return Status(Code.ERROR, ("no scores",))
-
-    def score(self, cycle, pod, table, rows):
-        raise AssertionError("its PreScore has failed")
 
 
 def offline_with(*state, plugins=(Closed, Broken)):

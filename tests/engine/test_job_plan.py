@@ -2,28 +2,12 @@
 
 import pytest
 
-from koordsched.framework.interface import PodScore
 from koordsched.framework.status import Code, Status
-from tests.engine.objects import offline
+from tests.engine.objects import Fussy, offline
 from tests.plugins.objects import container, node, pod
 from tests.scheduling.together import JOB, NEED, Together
 
 NODES = (node("n"), node("tiny", cpu="500m"))
-
-
-class Fussy(PodScore):
-    """Scores no pod."""
-
-    name = "Fussy"
-
-    def __init__(self, args, handle):
-        pass
-
-    def pre_score(self, cycle, pod, rows):
-        return Status(Code.ERROR, ("no scores",))
-
-    def score(self, cycle, pod, table, rows):
-        raise AssertionError("its PreScore has failed")
 
 
 def planning(need, *names, nodes=NODES, refuses=None, plugins=()):

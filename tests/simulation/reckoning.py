@@ -123,7 +123,7 @@ class Reckoning:
         leaving = {thing["spec"].get("nodeName") for thing in self.server.objects("Pod") if is_deleting(thing)}
         waiting = [thing for thing in self.server.objects("Pod") if self.waits(thing) and not _never_preempts(thing)]
         return [
-            f"{_name(thing)} still waits for {node}, which nobody leaves"
+            f"{_name(thing)} still waits for {node}, which no pod leaves"
             for thing, node in nominated_rows(waiting)
             if leaving.isdisjoint((node, *self._promised_to_companions(thing)))
             and not self._quota_refuses(thing)

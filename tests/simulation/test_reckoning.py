@@ -66,7 +66,7 @@ GONE = {"deletionTimestamp": "2030-01-01T00:00:00Z"}
 @pytest.mark.parametrize(
     ("holder", "meta", "expected"),
     [
-        (_holder(100), {}, ["default/holder still waits for alder, which nobody leaves"]),
+        (_holder(100), {}, ["default/holder still waits for alder, which no pod leaves"]),
         (_holder(100), GONE, []),
         (_holder(100, **NEVER), {}, []),
         (_holder(100, nodeName="alder"), {}, []),
@@ -112,7 +112,7 @@ def test_members_of_a_gang_wait_together_for_what_leaves(together, leaves, expec
     reckoning = Reckoning(_Server([*map(node, ("alder", "birch", "cedar")), other, *members]), broken=set())
     reckoning.gangs = _Gangs(*members) if together else None
     texts = {"alder": "default/a still waits for alder", "birch": "default/b still waits for birch"}
-    assert reckoning.unredeemed() == [f"{texts[name]}, which nobody leaves" for name in expected]
+    assert reckoning.unredeemed() == [f"{texts[name]}, which no pod leaves" for name in expected]
 
 
 def test_where_a_pod_with_claims_fits_is_said_for_several_nodes():
