@@ -8,6 +8,7 @@ answer mostly depends on the pod's shape alone, so the queue asks once per group
 * `GroupBy(key)`: the same for all pods of one shape and one `key(pod)` (its namespace, its labels, …);
 * `ByKey(pod_keys, event_keys)`: only pods that share a key with the event are concerned (the claims they use); they
   are found through an index and asked one by one;
+* `NominatedTo(node)`: only pods are concerned that are nominated to the node of the event;
 * `Scope.OWN_POD`: the change must be one of the pod itself; changes of other objects never ask it;
 * `Scope.POD`: every pod is asked. Always right, and slow.
 
@@ -17,7 +18,7 @@ A change of the waiting pod itself is put to the hints of every scope that regis
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum, IntEnum, auto
 from typing import Any, Generic, Protocol, TypeAlias
@@ -84,6 +85,16 @@ class ByKey(Generic[P]):
 
 
 @dataclass(frozen=True, eq=False)
+class NominatedTo:
+    """Only pods are concerned that are nominated to the node of the event.
+
+    They are asked one by one, whatever keeps them out of the queue. `node(old, new)`: the node of the event.
+    """
+
+    node: Callable[[Any, Any], str]
+
+
+@dataclass(frozen=True, eq=False)
 class OtherNodeHint(Generic[P]):
     """For pods that wait for the node they are nominated to: the hint for events on other nodes.
 
@@ -103,7 +114,7 @@ class HintRegistration(Generic[P]):
     plugin: str
     event: ClusterEvent
     fn: HintFn[P] | None = None
-    scope: Scope | GroupBy[P] | ByKey[P] = Scope.POD
+    scope: Scope | GroupBy[P] | ByKey[P] | NominatedTo = Scope.POD
     other_node: OtherNodeHint[P] | None = None
 
 
@@ -165,7 +176,11 @@ class HintTable(Generic[P]):
 
     def __init__(self, registrations: Iterable[HintRegistration[P]], observer: HintObserver | None = None) -> None:
         self._by_plugin: dict[str, list[HintRegistration[P]]] = {}
+        self._of_nominated: list[tuple[HintRegistration[P], NominatedTo]] = []
         for registration in registrations:
+            if isinstance(registration.scope, NominatedTo):
+                self._of_nominated.append((registration, registration.scope))
+                continue
             self._by_plugin.setdefault(registration.plugin, []).extend(_unrolled(registration))
         for plugin, own in self._by_plugin.items():
             own.extend(_taint_mitigation(plugin, own))
@@ -192,6 +207,16 @@ class HintTable(Generic[P]):
                         found.setdefault(plugin, PluginHints()).add(registration)
             matched = self._matched[event] = found
         return matched
+
+    def for_nominated(self, event: ClusterEvent, old: Any, new: Any) -> Iterator[tuple[HintRegistration[P], str]]:
+        """The hints for pods nominated to the node of an event, with that node."""
+        for registration, scope in self._of_nominated:
+            if registration.event.matches(event):
+                yield registration, scope.node(old, new)
+
+    def awaits(self, event: ClusterEvent) -> bool:
+        """Whether any plugin waits for such an event."""
+        return bool(self.matching(event)) or any(each.event.matches(event) for each, _ in self._of_nominated)
 
     def group_key(self, pod: P, plugins: Iterable[str]) -> tuple[Hashable, ...]:
         """What, besides the shape, the answers of these plugins depend on."""
@@ -268,6 +293,14 @@ class HintTable(Generic[P]):
                     continue
                 if self.answer(registration, event, pod, old, new, nominated):
                     best = worth
+        if nominated and not best:
+            for registration, node in self.for_nominated(event, old, new):
+                if (
+                    node == nominated
+                    and registration.plugin in queued.unschedulable_plugins
+                    and self.answer(registration, event, pod, old, new, nominated)
+                ):
+                    return Strategy.AFTER_BACKOFF
         return best
 
 

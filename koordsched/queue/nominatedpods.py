@@ -1,17 +1,18 @@
-"""Pods that wait for the node they are nominated to: most events on other nodes do not concern them.
+"""Pods that wait for the node they are nominated to.
 
-Hundreds may wait for their victims to terminate, and each victim of each would wake all of them.
+Most events on other nodes do not concern them: hundreds may wait for their victims to terminate, and each victim of
+each would wake all of them. Events on that node may concern them also where nothing else would wake them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from koordsched.cluster.events import ClusterEvent
 from koordsched.queue.hintgroups import HintGroup
 from koordsched.queue.hints import HintTable, Strategy
-from koordsched.queue.item import P, QueuedPod
+from koordsched.queue.item import P, Place, QueuedPod
 from koordsched.queue.nominator import Nominator
 
 
@@ -47,3 +48,30 @@ def drop_waiting_nominated(
         if strategy:
             kept[queued] = strategy
     return kept
+
+
+def concerned_nominated(
+    event: ClusterEvent,
+    old: Any,
+    new: Any,
+    tables: Mapping[str, HintTable[P]],
+    nominator: Nominator[P],
+    find: Callable[[P], QueuedPod[P] | None],
+) -> dict[QueuedPod[P], Strategy]:
+    """The unschedulable pods, gated ones included, that are nominated to the node of an event, and for which that is
+    worth an attempt; see `hints.NominatedTo`. `find`: the pod in the queue.
+    """
+    concerned: dict[QueuedPod[P], Strategy] = {}
+    for profile, table in tables.items():
+        for registration, node in table.for_nominated(event, old, new):
+            for pod in nominator.nominated_on(node):
+                queued = find(pod)
+                if (
+                    queued is not None
+                    and queued.profile == profile
+                    and queued.place in (Place.UNSCHEDULABLE, Place.GATED)
+                    and registration.plugin in queued.unschedulable_plugins
+                    and table.answer(registration, event, queued.pod, old, new)
+                ):
+                    concerned[queued] = Strategy.AFTER_BACKOFF
+    return concerned

@@ -30,7 +30,7 @@ from koordsched.queue.gating import Gate, PreEnqueue
 from koordsched.queue.hints import HintTable, Strategy
 from koordsched.queue.inflight import InFlight, InFlightPod
 from koordsched.queue.item import NO_PLUGINS, P, Place, QueuedPod
-from koordsched.queue.nominatedpods import drop_waiting_nominated
+from koordsched.queue.nominatedpods import concerned_nominated, drop_waiting_nominated
 from koordsched.queue.nominator import Nominator
 from koordsched.queue.queues import Queues
 from koordsched.queue.timers import MAX_UNSCHEDULABLE, QueueTimers
@@ -358,13 +358,15 @@ class SchedulingQueue(Generic[P]):
         """
         interesting = self._interesting.get(event)
         if interesting is None:
-            interesting = event.is_wildcard or any(table.matching(event) for table in self._tables.values())
+            interesting = event.is_wildcard or any(table.awaits(event) for table in self._tables.values())
             self._interesting[event] = interesting
         if not interesting:
             return 0
         chosen = self._queues.unschedulable.concerned(event, old, new, self._clock(), exclude_uid)
-        if chosen and len(self.nominator):
-            chosen = drop_waiting_nominated(chosen, event, old, new, self._tables, self.nominator)
+        if len(self.nominator):
+            where = self._tables, self.nominator
+            chosen = drop_waiting_nominated(chosen, event, old, new, *where) if chosen else chosen
+            chosen = concerned_nominated(event, old, new, *where, self._queues.find) | chosen
         if max_priority is not None or exclude_uid is not None:
             chosen = {
                 queued: strategy

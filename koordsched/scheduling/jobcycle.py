@@ -242,3 +242,6 @@ class JobAttempt(MemberPlacing):
             if pod.uid not in told:
                 self._tell(pod, texts.untried, nominations)
                 await self._share(number)
+        for pod in self._left_out:
+            if nominations.get(pod.uid) == "":
+                cycle.failures.renounce(pod)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from koordsched.cluster.changelog import RowArray
-from koordsched.cluster.events import POD, ActionType, ClusterEvent, EventResource
+from koordsched.cluster.events import ASSIGNED_POD_DELETE, POD, ActionType, ClusterEvent, EventResource
 from koordsched.cluster.nodetable import NodeTable
 from koordsched.cluster.pod import Pod
 from koordsched.framework.diagnosis import refusals
@@ -52,7 +52,7 @@ from koordsched.plugins.coscheduling.topology.members import in_order, member_of
 from koordsched.plugins.coscheduling.topology.picture import TopologyPicture, lines
 from koordsched.plugins.coscheduling.topology.selectorscore import SelectorScore
 from koordsched.plugins.coscheduling.topology.service import NO_TOPOLOGY, network_topology
-from koordsched.queue.hints import GroupBy, HintRegistration, QueueingHint, Scope
+from koordsched.queue.hints import GroupBy, HintRegistration, NominatedTo, QueueingHint, Scope
 from koordsched.queue.item import QueuedPod
 
 GANG_CHANGED = ClusterEvent(EventResource("Gang"), ActionType.UPDATE)
@@ -102,6 +102,7 @@ class Coscheduling(
         gathers = self.args.aware_network_topology
         return [
             HintRegistration(self.name, GANG_CHANGED, None, alike),
+            HintRegistration(self.name, ASSIGNED_POD_DELETE, self._after_room_was_left, NominatedTo(_node_left)),
             HintRegistration(self.name, ClusterEvent(POD, ActionType.UPDATE), self._after_own_change, Scope.OWN_POD),
             *(waking.registrations(self.name, self._gathers, alike) if gathers else ()),
         ]
@@ -113,6 +114,17 @@ class Coscheduling(
     def _after_own_change(self, pod: Pod, old: Any, new: Any) -> QueueingHint:
         changed = isinstance(old, Pod) and isinstance(new, Pod) and self.cache.gang_id(old) != self.cache.gang_id(new)
         return QueueingHint.QUEUE if changed and new.uid == pod.uid else QueueingHint.SKIP
+
+    def _after_room_was_left(self, pod: Pod, old: Any, new: Any) -> QueueingHint:
+        """The last victim has gone: what keeps the group from being tried may be another member.
+
+        If the group still has no place, its members are promised nothing any more.
+        """
+        gang = self.cache.of(pod)
+        if gang is None or gang.group.represented or gang.group.admits_singly(gang):
+            return QueueingHint.SKIP
+        waits = any(map(self._preemption.waits_for_victims, gang.group.pending()))
+        return QueueingHint.SKIP if waits else QueueingHint.QUEUE
 
     def sort_key(self, queued: QueuedPod[Pod]) -> tuple[Any, ...]:
         """As PrioritySort: gangs do not change the order (coscheduling spec 2.5)."""
@@ -431,6 +443,10 @@ class Coscheduling(
 
 
 _WAIT = Status(Code.WAIT)
+
+
+def _node_left(old: Any, new: Any) -> str:
+    return old.node if isinstance(old, Pod) else ""
 
 
 def _unresolvable(text: str) -> Status:

@@ -112,6 +112,22 @@ def test_too_few_others_are_tried_once_and_wait(lost):
     playing(scenario, minimum=3)
 
 
+def test_one_that_is_kept_out_gives_up_its_promise_with_the_others():
+    async def scenario(cluster, running, first):
+        kept_out = next(name for name in MEMBERS if name != first)
+        cluster.patch("Pod", kept_out, {"status": {"nominatedNodeName": "n1"}}, subresource="status")
+        lose_claim(cluster, kept_out)
+        await settle(running)
+        assert cluster.nominated(kept_out) == "n1"
+        cluster.insert(slice_of("n1", "d0"))
+        await settle(running)
+        assert cluster.bound() == []
+        assert gating(running)[kept_out] == "DynamicResources"
+        assert not cluster.nominated(kept_out)
+
+    playing(scenario)
+
+
 def test_when_all_are_kept_out_nothing_is_tried_until_one_is_let_in():
     async def scenario(cluster, running, first):
         for name in MEMBERS:

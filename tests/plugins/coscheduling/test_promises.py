@@ -12,7 +12,7 @@ def pod(cluster, name):
     return cluster.get("Pod", name)
 
 
-def put(cluster, name, cpu, priority=0, nominated="", gang=None):
+def put(cluster, name, cpu, priority=0, nominated="", gang=None, disk=None):
     annotations = {GANG + "name": gang, GANG + "min-available": "2"} if gang else {}
     cluster.insert(
         {
@@ -22,6 +22,7 @@ def put(cluster, name, cpu, priority=0, nominated="", gang=None):
             "spec": {
                 "schedulerName": "default-scheduler",
                 "priority": priority,
+                "nodeSelector": {"disk": disk} if disk else {},
                 "containers": [{"name": "c", "image": "x", "resources": {"requests": {"cpu": cpu}}}],
             },
             "status": {"phase": "Pending", **({"nominatedNodeName": nominated} if nominated else {})},
@@ -39,6 +40,59 @@ def test_a_gang_that_has_no_place_keeps_no_promise_for_one_member():
             await asyncio.sleep(15)
         assert not pod(cluster, "m-1")["status"].get("nominatedNodeName")
         assert pod(cluster, "other")["spec"].get("nodeName") == "n1"
+
+    run(main())
+
+
+PREEMPTED = [{"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}]
+
+
+def put_victim(cluster, name, cpu, node):
+    """A pod that was preempted and terminates."""
+    cluster.insert(
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "name": name,
+                "deletionTimestamp": "2030-01-01T00:00:00Z",
+                "deletionGracePeriodSeconds": 30,
+            },
+            "spec": {
+                "nodeName": node,
+                "containers": [{"name": "c", "image": "x", "resources": {"requests": {"cpu": cpu}}}],
+            },
+            "status": {"phase": "Running", "conditions": PREEMPTED},
+        }
+    )
+
+
+@pytest.mark.parametrize("last", [1, 2])
+def test_the_promise_of_a_member_ends_with_its_victims_if_another_member_has_no_place(last):
+    """What keeps the gang waiting, m-0, has nothing to do with the room for m-1."""
+
+    async def main():
+        cluster = GangCluster(nodes=("n1", "n2"), cpu="4")
+        put_victim(cluster, "v1", "2", "n1")
+        put_victim(cluster, "v2", "2", "n1")
+        put(cluster, "m-0", "1", priority=10, gang="g", disk="none-has-it")
+        put(cluster, "m-1", "4", priority=10, nominated="n1", gang="g")
+        put(cluster, "a", "3")
+        put(cluster, "b", "3")
+        async with scheduling(cluster, leads=False):
+            await asyncio.sleep(3)
+            placed = [pod(cluster, name)["spec"].get("nodeName") for name in ("a", "b")]
+            assert sorted(map(str, placed)) == ["None", "n2"]
+            assert pod(cluster, "m-1")["status"].get("nominatedNodeName") == "n1"
+            for victim in ("v1", "v2")[:last]:
+                await cluster.delete(victim)
+            await asyncio.sleep(15)
+            promised = pod(cluster, "m-1")["status"].get("nominatedNodeName")
+            placed = [pod(cluster, name)["spec"].get("nodeName") for name in ("a", "b")]
+            if last == 2:
+                assert not promised and sorted(placed) == ["n1", "n2"]
+            else:
+                assert promised == "n1" and None in placed
 
     run(main())
 
