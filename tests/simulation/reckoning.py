@@ -248,7 +248,12 @@ class Reckoning:
     @staticmethod
     def differences(process, fresh):
         """Where the state of a scheduler differs from one that was just built from the server's objects."""
+        promised, nominator = _promised_to_reserve_pods(process.scheduler), fresh.scheduler.queue.nominator
+        for uid, node in promised:
+            nominator.add(fresh.scheduler.pending_pod(uid), node)
         ours, theirs = belief(process.scheduler), belief(fresh.scheduler)
+        for uid, _ in promised:
+            nominator.delete(uid)
         for uid in set(ours["verdicts"]) ^ set(theirs["verdicts"]):
             # What a gang has been through is known to those who were there.
             ours["verdicts"].pop(uid, None)
@@ -297,6 +302,13 @@ def belief(scheduler):
         "device in use": believed_claims(scheduler),
         "gang": believed_gangs(scheduler),
     }
+
+
+def _promised_to_reserve_pods(scheduler):
+    """(uid, node) of those that wait for their quota: like pods, they keep the promise, but no object says so."""
+    waiting = [item for item in scheduler.queue if item.pod.virtual and "ElasticQuota" in item.rejected_by]
+    promised = [(item.pod.uid, scheduler.queue.nominator.node_of(item.pod.uid)) for item in waiting]
+    return [(uid, node) for uid, node in promised if node]
 
 
 def _name(thing):
