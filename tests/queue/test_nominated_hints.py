@@ -69,7 +69,8 @@ def test_one_that_is_still_kept_out_goes_on_waiting() -> None:
     queue.add(Pod("b", nominated_node="n1"))
     assert queue.move_all(ROOM, "n1") == 1
     queued = queue.get("default/b")
-    assert queued is not None and queued.place is Place.GATED
+    assert queued is not None
+    assert queued.place is Place.GATED
 
 
 def test_pods_that_the_plugin_did_not_refuse_are_not_asked() -> None:
