@@ -49,8 +49,9 @@ def checkpoint_of(scheduler: Scheduler) -> Checkpoint:
         assumed=tuple((uid, pod.node) for uid, pod in cluster.assumed.items()),
         bindings=tuple(placement.pod.uid for placement in bindings),
         to_nominated=tuple(placement.pod.uid for placement in bindings if placement.nominated_here),
-        nominated=tuple(
-            (pod.uid, node) for node in nominator.nodes_with_nominated() for pod in nominator.nominated_on(node)
+        nominated=(
+            *((pod.uid, node) for node in nominator.nodes_with_nominated() for pod in nominator.nominated_on(node)),
+            *((uid, "") for uid in nominator.unseen),
         ),
         evicting=scheduler.evictions.running,
         victims=scheduler.evictions.victims,
@@ -210,5 +211,7 @@ def _restore_nominations(scheduler: Scheduler, checkpoint: Checkpoint) -> None:
         for pod in nominator.nominated_on(node):
             nominator.delete(pod.uid)
     for uid, node in checkpoint.nominated:
-        if (pending := scheduler.pending_pod(uid)) is not None:
+        if not node:
+            nominator.restore_unseen(uid)
+        elif (pending := scheduler.pending_pod(uid)) is not None:
             nominator.add(pending, node)

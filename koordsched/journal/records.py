@@ -227,7 +227,7 @@ class Checkpoint(Record, frozen=True, tag=19):
     `rows`: names of nodes by row of the table, "" where there is none; `free`: rows to use again, the last first.
     `assigned`, `pending`: in the scheduler's order. `assumed`: (pod, node), not confirmed by the API server yet;
     `bindings`: those of them whose binding is under way; `to_nominated`: of these, those bound to their nominated node.
-    `nominated`: (pod, node), in the order in which they count.
+    `nominated`: (pod, node), in the order in which they count; "" for a pod whose status is about to say it.
     `evicting`: preemptors whose victims are being evicted; `victims`: (victim, preemptor). `unreadable`: paths of
     collections that may not be read, and why. `allocations`: of assumed pods, as annotations. `departed`: objects that
     are gone and still count for something. `waiting`: (pod, plugins whose word is missing on Permit). `states`: of

@@ -38,6 +38,8 @@ class Nominator(Generic[P]):
         self._is_pending = is_pending
         self._by_node: dict[str, list[tuple[int, int, P]]] = {}
         self._node_of: dict[str, tuple[str, int, int]] = {}
+        # Pods that were nominated here, and not because their status says so.
+        self._nominated_here: set[str] = set()
         # Negated priority -> node -> number of pods of that priority nominated to it.
         self._nodes_by_priority: SortedDict = SortedDict()
         self._sequence = 0
@@ -50,9 +52,13 @@ class Nominator(Generic[P]):
 
     def add(self, pod: P, node: str | None = None) -> None:
         """Nominates a pod, no more to where it was before: to `node`, "" for none, None for what its status says."""
-        self.delete(pod.uid)
+        self.withdraw(pod.uid)
         if node is None:
             node = pod.nominated_node
+        else:
+            self._nominated_here.discard(pod.uid)
+            if node:
+                self._nominated_here.add(pod.uid)
         if not node or not self._is_pending(pod):
             return
         self._sequence += 1
@@ -82,6 +88,7 @@ class Nominator(Generic[P]):
 
     def delete(self, uid: str) -> None:
         """Forget the nomination: the pod was assumed or deleted. Unknown pods are ignored."""
+        self._nominated_here.discard(uid)
         self.withdraw(uid)
 
     def withdraw(self, uid: str) -> Nomination[P] | None:
@@ -131,6 +138,22 @@ class Nominator(Generic[P]):
         """The node a pod is nominated to, "" if none."""
         found = self._node_of.get(uid)
         return found[0] if found else ""
+
+    def is_promised(self, uid: str) -> bool:
+        """Whether the pod is nominated, or its status is going to say so.
+
+        An older status that comes late takes away what was decided here a moment ago, until the newest one comes.
+        """
+        return uid in self._node_of or uid in self._nominated_here
+
+    @property
+    def unseen(self) -> list[str]:
+        """The uids of the promised pods that are not nominated now, sorted."""
+        return sorted(self._nominated_here.difference(self._node_of))
+
+    def restore_unseen(self, uid: str) -> None:
+        """The pod is one of these."""
+        self._nominated_here.add(uid)
 
     def stamp_of(self, node: str) -> int:
         """The version in which the nominations to a node last changed; there are some."""

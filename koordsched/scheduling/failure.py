@@ -106,7 +106,7 @@ class FailureHandler:
     def renounce(self, pod: Pod) -> None:
         """The pod is promised no node any more, as long as it is not tried again."""
         newest = self.pending.newest(pod)
-        if newest is not None and self.queue.nominator.node_of(pod.uid):
+        if newest is not None and self.queue.nominator.is_promised(pod.uid):
             self._promise(newest, "")
             self.reporter.nominate(newest, "")
 

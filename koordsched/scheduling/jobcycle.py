@@ -221,7 +221,7 @@ class JobAttempt(MemberPlacing):
         outcome = cause.outcome if cause is not None else None
         nominations = dict(outcome.nominations) if outcome is not None else {}
         if outcome is None or not outcome.status.ok:
-            promised = cycle.queue.nominator.node_of
+            promised = cycle.queue.nominator.is_promised
             renounced = self._ask(self._job.renounced, _NO_PODS)
             nominations = {pod.uid: "" for pod in renounced if promised(pod.uid)} | nominations
         told = set()

@@ -125,3 +125,36 @@ def test_changes_are_told_by_node_until_there_are_too_many() -> None:
         nominations.add(Pod("c"), "n4")
     assert nominations.changed_since(seen) is None
     assert nominations.changed_since(nominations.version - 2) == ["n4", "n4"]
+
+
+def test_a_late_status_hides_what_was_decided_here_and_does_not_take_it_back() -> None:
+    nominations = nominator()
+    nominations.add(Pod("p"), "n1")
+    nominations.update(Pod("p", nominated_node="n0"), Pod("p"))
+    uid = Pod("p").uid
+    assert (nominations.node_of(uid), nominations.is_promised(uid), nominations.unseen) == ("", True, [uid])
+    nominations.update(Pod("p"), Pod("p", nominated_node="n1"))
+    assert (nominations.node_of(uid), nominations.is_promised(uid), nominations.unseen) == ("n1", True, [])
+
+
+@pytest.mark.parametrize("ends", ["decided", "deleted"])
+def test_a_promise_ends_when_that_is_decided_or_with_its_pod(ends: str) -> None:
+    nominations = nominator()
+    nominations.add(Pod("p"), "n1")
+    nominations.update(Pod("p", nominated_node="n0"), Pod("p"))
+    uid = Pod("p").uid
+    if ends == "decided":
+        nominations.add(Pod("p"), "")
+    else:
+        nominations.delete(uid)
+    assert not nominations.is_promised(uid)
+    assert nominations.unseen == []
+
+
+def test_one_that_its_status_alone_says_ends_with_that() -> None:
+    nominations = nominator()
+    nominations.add(Pod("p", nominated_node="n1"))
+    uid = Pod("p").uid
+    assert nominations.is_promised(uid)
+    nominations.update(Pod("p", nominated_node="n1"), Pod("p"))
+    assert not nominations.is_promised(uid)

@@ -35,6 +35,7 @@ class GangRecord(msgspec.Struct, array_like=True):
     at_rest: bool = False
     demoted: tuple[str, ...] = ()
     alone: tuple[str, ...] = ()
+    tried_first: tuple[str, ...] = ()
 
 
 class GangCache:
@@ -49,6 +50,7 @@ class GangCache:
         self._wall = handle.clock.wall
         self._activate = handle.activate
         self._renounce = handle.renounce
+        self._nominations = handle.nominations
         self.state_type = list[GangRecord]
         self.profiles: set[str] = set()
         self._round: Round | None = None
@@ -369,6 +371,8 @@ class GangCache:
         if around is None:
             return
         group = around.group
+        if around.trigger is not None and not placed and not around.preempts:
+            self._try_first(around, around.trigger)
         if around.trigger is not None and not placed and self._can_do_without(around):
             around.woken = True
         else:
@@ -378,6 +382,13 @@ class GangCache:
         left = (gang for gang in group.gangs.values() if gang.pending and not gang.goes_on_alone)
         if around.woken or (placed and next(left, None) is not None):
             self.wake(group)
+
+    def _try_first(self, around: Round, trigger: Pod) -> None:
+        """If others were promised their places, what was evicted for them was in vain; the next time it must not be."""
+        others = (pod.uid for pod in around.members if pod.uid != trigger.uid)
+        if trigger.uid not in around.group.tried_first and any(map(self._nominations.node_of, others)):
+            around.group.tried_first.add(trigger.uid)
+            around.group.changed()
 
     def _can_do_without(self, around: Round) -> bool:
         group, trigger = around.group, around.trigger
@@ -417,6 +428,7 @@ class GangCache:
                 group.at_rest,
                 tuple(sorted(group.demoted)),
                 tuple(sorted(gang.alone)),
+                tuple(sorted(group.tried_first)),
             )
 
     def restore_state(self, state: list[GangRecord]) -> None:
@@ -433,6 +445,7 @@ class GangCache:
             group.representative, group.at_rest = record.representative, record.at_rest
             group.binding_members = frozenset(record.binding_members)
             group.demoted = set(record.demoted)
+            group.tried_first = set(record.tried_first)
             for uid in record.waiting:
                 if (pod := gang.children.get(uid)) is not None:
                     gang.put(pod, gang.waiting)

@@ -122,6 +122,7 @@ class Gang:
         self.rejected.discard(uid)
         self.alone.discard(uid)
         self.group.demoted.discard(uid)
+        self.group.tried_first.discard(uid)
 
 
 def is_stuck(pod: Pod) -> bool:
@@ -138,8 +139,10 @@ class GangGroup:
     it waits for an event there, and so may others, the first of which to be woken takes over. `binding_members`: uids
     of the pods that were placed together and are being bound. `problem`: why it may not be tried, "" if it may, as
     pods in the queue have been told. `demoted`: uids of members that had no place, where others may do without them;
-    they and those like them are tried last. `order`: the pending members in the order in which they are placed, and
-    `told` what those that were not tried show, both None after something changed.
+    they and those like them are tried last. `tried_first`: uids of members that had no place when others had been
+    promised theirs: they come first from then on, so that no pods are evicted for others in vain again. `order`: the
+    pending members in the order in which they are placed, and `told` what those that were not tried show, both None
+    after something changed.
     """
 
     __slots__ = (
@@ -155,6 +158,7 @@ class GangGroup:
         "representative",
         "satisfied",
         "told",
+        "tried_first",
     )
 
     def __init__(self, gang_ids: tuple[str, ...]) -> None:
@@ -169,6 +173,7 @@ class GangGroup:
         self.binding_members: frozenset[str] = frozenset()
         self.problem = ""
         self.demoted: set[str] = set()
+        self.tried_first: set[str] = set()
         self.order: Sequence[Pod] | None = None
         self.told: tuple[int, str] | None = None
 

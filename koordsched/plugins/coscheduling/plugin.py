@@ -209,19 +209,24 @@ class Coscheduling(
     def _members(self, group: GangGroup, first: Pod) -> Sequence[Pod]:
         """The pending pods of the group in the order in which they are placed: by index, then by name.
 
-        Where some may be left when there are enough, the first comes first, and as many of each gang as it needs come
-        before all others; of a gang those come last that had no place.
+        Those come first that kept the group from being placed after pods had been evicted for others. Where some may be
+        left when there are enough, the first comes first, and as many of each gang as it needs come before all others;
+        of a gang those come last that had no place.
         """
         if group.order is None:
             members = [pod for pod in group.pending() if self.cache.placeable(pod)]
-            group.order = [members[at] for at in in_order([member_of(pod) for pod in members])]
+            order = [members[at] for at in in_order([member_of(pod) for pod in members])]
+            group.order = sorted(order, key=lambda pod: pod.uid not in group.tried_first)
         if not group.has_surplus:
             return group.order
         demoted = group.demoted_shapes()
         needed = {gang.id: gang.missing for gang in group.gangs.values()}
         enough: list[Pod] = []
         surplus: list[Pod] = []
-        for pod in sorted(group.order, key=lambda pod: (pod.shape in demoted, pod.uid != first.uid)):
+        early = group.tried_first
+        for pod in sorted(
+            group.order, key=lambda pod: (pod.shape in demoted, pod.uid not in early, pod.uid != first.uid)
+        ):
             gang = self.cache.of(pod)
             if gang is not None and needed.get(gang.id, 0) > 0:
                 needed[gang.id] -= 1
@@ -320,6 +325,7 @@ class Coscheduling(
         around = self._round_of(pod)
         if around is not None:
             around.fail(pod, self._fit_error(codes))
+            around.preempts = result.status.ok
             result.refused_by |= self._plans.refused_by(around)
 
     def abstains(self, cycle: CycleState, pod: Pod) -> bool:

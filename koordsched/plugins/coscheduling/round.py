@@ -14,7 +14,8 @@ from koordsched.plugins.coscheduling.topology.offers import Counted
 class Round(Job):
     """The pending pods of a group.
 
-    `attempted`: uids of those whose turn has come. `failed_message`: why the group is rejected, "" while it is not;
+    `attempted`: uids of those whose turn has come. `failed_message`: why the group is rejected, "" while it is not, and
+    `trigger`: the member that had no place; `preempts`: pods are evicted for that one.
     `preempted_by`: the member for which job preemption was tried, and `preemption_message` what it said.
     `rejection_message`: why placed members lose their place, if that is not the reason why the group is rejected.
     `plan_asked`: the first member has been asked if all have to be planned; `planned`: uid -> the node that a member
@@ -35,6 +36,7 @@ class Round(Job):
         self._waits_for_victims = waits_for_victims
         self.attempted: set[str] = set()
         self.trigger: Pod | None = None
+        self.preempts = False
         self.failed_message = ""
         self.preempted_by: Pod | None = None
         self.preemption_message = ""

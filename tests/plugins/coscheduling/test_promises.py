@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tests.plugins.coscheduling.running import GANG, GangCluster, scheduling
+from tests.plugins.coscheduling.running import GANG, GangCluster, configuration, scheduling
 from tests.virtualtime import run
 
 
@@ -12,8 +12,8 @@ def pod(cluster, name):
     return cluster.get("Pod", name)
 
 
-def put(cluster, name, cpu, priority=0, nominated="", gang=None, disk=None):
-    annotations = {GANG + "name": gang, GANG + "min-available": "2"} if gang else {}
+def put(cluster, name, cpu, priority=0, nominated="", gang=None, disk=None, needed=2, node=None):
+    annotations = {GANG + "name": gang, GANG + "min-available": str(needed)} if gang else {}
     cluster.insert(
         {
             "apiVersion": "v1",
@@ -23,6 +23,7 @@ def put(cluster, name, cpu, priority=0, nominated="", gang=None, disk=None):
                 "schedulerName": "default-scheduler",
                 "priority": priority,
                 "nodeSelector": {"disk": disk} if disk else {},
+                **({"nodeName": node} if node else {}),
                 "containers": [{"name": "c", "image": "x", "resources": {"requests": {"cpu": cpu}}}],
             },
             "status": {"phase": "Pending", **({"nominatedNodeName": nominated} if nominated else {})},
@@ -115,5 +116,38 @@ def test_members_no_longer_read_that_others_are_lacking(room):
             put(cluster, "m-2", "1", gang="g")
             await asyncio.sleep(8)
         assert waiting_condition(cluster, "m-1") == "False"
+
+    run(main())
+
+
+def preempting():
+    """A configuration in which pods are evicted for single members."""
+    config = configuration()
+    points = config["profiles"][0]["plugins"]
+    points["postFilter"]["enabled"].append({"name": "DefaultPreemption"})
+    return config
+
+
+@pytest.mark.parametrize(("members", "needed"), [(2, 2), (3, 3), (4, 3)])
+def test_pods_are_evicted_in_vain_only_once(members, needed):
+    """Room can be made for m-1, and the controller of the pods that go makes others; the others fit on no node."""
+
+    async def main():
+        cluster = GangCluster(nodes=("n1",), cpu="4")
+        evicted = 0
+        put(cluster, "low-0", "4", node="n1")
+        put(cluster, "m-1", "4", priority=10, gang="g", needed=needed)
+        for number in range(2, members + 1):
+            put(cluster, f"m-{number}", "5", priority=10, gang="g", needed=needed)
+        async with scheduling(cluster, preempting(), leads=False):
+            for _ in range(60):
+                running = f"low-{evicted}"
+                if cluster.get("Pod", running)["metadata"].get("deletionTimestamp"):
+                    await cluster.delete(running)
+                    evicted += 1
+                    put(cluster, f"low-{evicted}", "4")
+                await asyncio.sleep(1)
+        assert evicted <= 1
+        assert pod(cluster, f"low-{evicted}")["spec"].get("nodeName") == "n1"
 
     run(main())
