@@ -153,6 +153,10 @@ def check(running):
                 assert pod is known[uid], f"{pod.key} is an older version"
         assert gang.group.gangs[gang.id] is gang
         assert not gang.group.binding_members
+    for group in cache.groups():
+        if group.order is not None:
+            tried = {pod.uid for pod in group.pending() if cache.placeable(pod)}
+            assert {pod.uid for pod in group.order} == tried, "members are those that wait"
 
 
 async def settle(running, seconds=3.0):

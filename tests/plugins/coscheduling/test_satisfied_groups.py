@@ -80,6 +80,33 @@ def test_pods_that_go_on_alone_in_an_attempt_for_others_do_not_end_it():
     playing(scenario)
 
 
+def test_one_that_goes_on_alone_is_no_member_of_attempts_while_it_is_being_bound():
+    async def slow(call, proceed):
+        if call.path.endswith(("/a-3/binding", "-3/status", "-4/status")):
+            await asyncio.sleep(20)
+        return await proceed()
+
+    async def work():
+        cluster = Gangs()
+        async with scheduling(cluster, fault=slow) as running:
+            await satisfied(cluster, running)
+            cluster.pod("a-3", "a", nodeSelector={"kubernetes.io/hostname": "n2"})
+            cluster.pod("b-3", "b", cpu="2")
+            cluster.pod("b-4", "b", cpu="9")
+            await settle(running)
+            gangs = cache_of(running.scheduler).gangs
+            assert [pod.name for pod in gangs["default/b"].group.order] == ["a-3", "b-3", "b-4"]
+            cluster.node("n2", "8")
+            cluster.patch("Node", "n2", {"metadata": {"labels": {"kubernetes.io/hostname": "n2"}}})
+            await asyncio.sleep(6)
+            assert [pod.name for pod in gangs["default/a"].waiting.values()] == ["a-3"]
+            order = gangs["default/b"].group.order
+            assert order is None or [pod.name for pod in order] == ["b-3", "b-4"]
+            await settle(running, 30)
+
+    run(work())
+
+
 def test_the_rest_of_a_group_is_tried_when_its_representative_goes_on_alone():
     """`a-1` is in the queue for all when `a-3` turns out to be bound. Then it stands for itself, and has no place."""
 
