@@ -96,7 +96,7 @@ PLUGINS = {**IN_TREE, Gatekeeper.name: Gatekeeper}
 
 def controllers(plan):
     """What runs beside scheduling."""
-    return CONTROLLERS if {"quotas", "breakers", "reservations", "gangs"} & set(plan.features) else {}
+    return CONTROLLERS if {"quotas", "breakers", "reservations", "gangs", "claims"} & set(plan.features) else {}
 
 
 @lru_cache
