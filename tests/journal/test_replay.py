@@ -289,6 +289,31 @@ def test_a_promise_that_no_status_shows_counts_there_too():
     assert list(consider(records).kinds) == ["same"]
 
 
+def test_preemptors_whose_evictions_fail_are_tried_again_there_too():
+    """Within a second no event has them tried."""
+    answers = [(403, {}, b'{"kind":"Status","code":403,"reason":"Forbidden","message":"not now"}')]
+
+    async def refuses_once(call, proceed):
+        return answers.pop() if answers and call.method == "DELETE" else await proceed()
+
+    async def main():
+        embedded = Embedded()
+        embedded.insert(node("alder", cpu="1"))
+        embedded.insert(pod("v", container(cpu="1"), on="alder"))
+        recorded = Recorded(embedded, fault=refuses_once)
+        async with recorded.running():
+            embedded.insert(pod("p", container(cpu="1"), priority=100))
+            await asyncio.sleep(1)
+        return recorded
+
+    recorded = run(main())
+    records = recorded.journal.records()
+    assert sum(isinstance(record, Attempt) for record in records) == 2
+    repetition, _ = repeat(records)
+    assert repetition.divergence is None
+    assert repetition.tally.decisions == 2
+
+
 def test_another_configuration_would_have_packed(journal):
     comparison = consider(journal.records(), resolved("MostAllocated"))
     kinds = {change.kind for change in comparison.changed}

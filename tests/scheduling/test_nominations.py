@@ -152,3 +152,19 @@ def test_a_pod_that_was_kept_out_by_a_promise_alone_gets_in_when_the_promise_is_
             assert embedded.get("Pod", "kept-out")["spec"].get("nodeName") == "alder"
 
     run(main())
+
+
+def test_a_pod_that_takes_the_room_promised_to_it_wakes_none():
+    async def main():
+        embedded = Embedded()
+        embedded.insert(node("alder", cpu="1"))
+        embedded.insert(pod("big", container(cpu="2")))
+        async with scheduler_on(embedded) as running:
+            await asyncio.sleep(20)
+            embedded.insert(promised(container(cpu="1")))
+            embedded.insert(pod("q", container()))
+            await asyncio.sleep(20)
+            assert [embedded.get("Pod", name)["spec"].get("nodeName") for name in ("p", "q")] == ["alder", "alder"]
+            assert running.attempts == {"default/big": 1, "default/p": 1, "default/q": 1}
+
+    run(main())
