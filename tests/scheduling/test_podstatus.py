@@ -42,6 +42,7 @@ def test_while_one_is_written_newer_wishes_replace_older_ones():
         for i in range(5):
             writer.condition(waiting, "Unschedulable", f"message {i}", None)
             await asyncio.sleep(0.01)
+        assert writer.unwritten == 1
         await writer.drain()
         assert server.messages() == ["message 0", "message 4"]
 
