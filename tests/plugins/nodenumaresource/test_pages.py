@@ -57,7 +57,7 @@ async def test_pages_and_the_command_say_the_same(tmp_path):
         assert status == 200
         assert [(each["node"], each["report"], each["freeCpus"]) for each in answer["nodes"]] == [
             ("m1", "valid", 2),
-            ("m2", "none", 0),
+            ("m2", "missing", 0),
         ]
         status, text = await get("/debug/numa/m1")
         one = json.loads(text)
@@ -77,7 +77,7 @@ async def test_pages_and_the_command_say_the_same(tmp_path):
         overview = (await asyncio.to_thread(asked, running, "numa")).stdout.splitlines()
         assert [line.split()[:4] for line in overview[1:3]] == [
             ["m1", "valid", "-", "SingleNUMANode"],
-            ["m2", "none", "SpreadByPCPUs", "-"],
+            ["m2", "missing", "SpreadByPCPUs", "-"],
         ]
         held = next(line.split() for line in said.stdout.splitlines() if "default/new" in line)
         assert held == ["1", "1", "2", "4-5", "held", "default/new"]
