@@ -10,7 +10,7 @@ import pytest
 from koordsched import config
 from koordsched.client.errors import Ambiguous
 from koordsched.journal.journalreplay import Limit, last_attempt
-from koordsched.journal.records import Attempt, Chosen, Evicting, Refused, Undone, decode
+from koordsched.journal.records import Attempt, Chosen, Evicting, Leading, Refused, Undone, decode
 from koordsched.plugins import CATALOG
 from tests.embedded import DEFAULT_CONFIG, Embedded
 from tests.journal.recording import Recorded, consider, repeat
@@ -150,6 +150,10 @@ def test_the_state_at_the_end_is_that_of_the_recorded_scheduler():
     }
     shown = [(queued.key, queued.place, queued.attempts, queued.timestamp) for queued in replayed.queue]
     assert shown == [(queued.key, queued.place, queued.attempts, queued.timestamp) for queued in live.queue]
+
+
+def test_a_journal_says_when_its_scheduler_led(journal):
+    assert [record.leads for record in journal.records() if isinstance(record, Leading)] == [True, False]
 
 
 def test_lives_follow_each_other():

@@ -191,6 +191,19 @@ def test_one_gang_with_its_members_and_its_group():
     assert asked(plugin, "/debug/gangs/{name}", name="default/left")["gang"]["gang"] == "default/left"
 
 
+def test_offline_each_member_reads_why_the_gang_has_no_place():
+    members = [member(f"m-{at}", label="crd") for at in range(3)]
+    for at, thing in enumerate(members):
+        thing["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "99" if at == 1 else "1"}}
+    offline = scheduler([node("alder"), pod_group("crd", 3), *members], PROFILE)
+    first, second, third = (offline.schedule(f"default/m-{at}").message for at in range(3))
+    assert second.startswith("0/1 nodes are available: 1 Insufficient cpu.")
+    assert third.startswith(
+        '0/1 nodes are available: GangGroup "default/crd" gets rejected due to member Pod "default/m-1"'
+    )
+    assert first == third.replace("available: ", "available: 1 ", 1)
+
+
 @pytest.mark.parametrize("bound, state", [(0, "Pending"), (1, "Pending"), (2, "Bound")])
 def test_a_gang_is_bound_once_enough_members_are(bound, state):
     members = [member(f"m-{at}", label="crd", on="alder" if at < bound else None) for at in range(3)]
