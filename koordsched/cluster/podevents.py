@@ -42,13 +42,13 @@ def pod_events(old: Pod, new: Pod) -> list[ClusterEvent]:
     return [ClusterEvent(resource, action) for action in actions or (ActionType.UPDATE,)]
 
 
-def leaving(pod: Pod, nominated_node: str, row: int = -1) -> Pod:
+def leaving(pod: Pod, nominated_node: str) -> Pod:
     """The pod as if it had been on the node it was nominated to, for the event that it leaves that node.
 
-    Pods that the nomination kept out may take the room. `row`: that of the node, if known.
+    Pods that the nomination kept out may take the room.
     """
     gone = copy(pod)
-    gone.node, gone.row = nominated_node, row
+    gone.node, gone.row = nominated_node, -1
     return gone
 
 

@@ -285,7 +285,7 @@ class SchedulingCycle:
 
     def _leave(self, pod: Pod, nominated: str) -> None:
         """A pod goes to another node than it was nominated to."""
-        gone = leaving(pod, nominated, self.cluster.table.row_of.get(nominated, -1))
+        gone = leaving(pod, nominated)
         self.queue.move_all(ASSIGNED_POD_DELETE, gone, None, max_priority=pod.priority, exclude_uid=pod.uid)
 
     async def _post_filter(

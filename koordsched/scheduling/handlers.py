@@ -155,7 +155,7 @@ class PodHandler:
             if assumed:
                 self._drop_assumed(uid, pending)
             elif nominated:
-                room = leaving(pending, nominated, self.cluster.table.row_of.get(nominated, -1))
+                room = leaving(pending, nominated)
                 self.queue.move_all(ASSIGNED_POD_DELETE, room, None, max_priority=pending.priority)
             return
         gone = self.cluster.remove_pod(uid)

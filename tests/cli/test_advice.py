@@ -12,6 +12,7 @@ from koordsched.cli.objectfiles import Sourced
 from koordsched.cli.offline import load_config, prepare
 from koordsched.scheduling.advice import Advice, advise
 from koordsched.scheduling.offline import OfflineScheduler
+from koordsched.scheduling.remedies import REMEDIES
 from tests.cli.clusters import bound, node, pod
 
 Object = dict[str, Any]
@@ -128,6 +129,15 @@ def remedies(advice: Advice) -> list[tuple[str, int, list[str]]]:
 def test_advice(objects: list[Object], verdict: str, empty: str, expected: list[tuple[str, int, list[str]]]) -> None:
     advice = advice_on(offline(*objects), "default/a")
     assert (advice.verdict, advice.empty_node, remedies(advice)) == (verdict, empty, expected)
+
+
+def test_an_open_circuit_breaker_is_named_with_its_end() -> None:
+    broken = node("n1")
+    record = '{"state": "open", "until": "2030-01-01T00:00:00Z"}'
+    broken["metadata"]["annotations"] = {"koordsched.io/circuit-breaker": record}
+    scheduler = offline(broken, pod("a"))
+    text = REMEDIES["NodeCircuitBreaker"](scheduler.pending["default/a"], scheduler.cluster.table, 0)
+    assert text == "the circuit breaker of the node closed (open until 2030-01-01T00:00:00Z)"
 
 
 def test_preemption_is_named() -> None:

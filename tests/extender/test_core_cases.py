@@ -13,6 +13,7 @@ from tests.embedded import Embedded, scheduler_on
 from tests.extender.service import Service, condition_of, everything, extended, extender, names_of, node_of, serving
 from tests.framework.test_overlay import Lens
 from tests.plugins.objects import container, node, pod
+from tests.scheduling.together import JOB, Together
 from tests.waiting import until
 
 NOT_MATCHING = "2 node(s) didn't match Pod's node affinity/selector"
@@ -227,12 +228,13 @@ async def test_events_of_the_meantime_count_for_the_pod_in_flight():
         assert ("unschedulable", "ScheduleAttemptFailure") not in incoming
 
 
-async def test_explanations_meanwhile_leave_an_attempt_as_it_is():
+@pytest.mark.parametrize("labels", [{}, {JOB: "j"}], ids=["", "member of a job"])
+async def test_explanations_meanwhile_leave_an_attempt_as_it_is(labels):
     """Also of a pod that is alike, for which nodes read otherwise (`framework.overlay`)."""
     explained = []
 
     def wanted(name):
-        return pod(name, container(cpu="2"))
+        return pod(name, container(cpu="2"), labels=labels)
 
     def think(body):
         cluster, profile = running.scheduler.cluster, running.scheduler.profiles["default-scheduler"]
@@ -248,7 +250,7 @@ async def test_explanations_meanwhile_leave_an_attempt_as_it_is():
     embedded.insert(pod("full", container(cpu="4"), on="alder"))
     async with serving(service):
         config = extended(extender(service, "filter", "prioritize"))
-        async with scheduler_on(embedded, config, plugins=[Lens]) as running:
+        async with scheduler_on(embedded, config, plugins=[Lens, Together]) as running:
             running.scheduler.profiles["default-scheduler"].plugins["Lens"].away = ("default/full",)
             embedded.insert(wanted("p"))
             await until(lambda: node_of(embedded, "p"), "the binding")

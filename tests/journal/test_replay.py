@@ -10,7 +10,7 @@ import pytest
 from koordsched import config
 from koordsched.client.errors import Ambiguous
 from koordsched.journal.journalreplay import Limit, last_attempt
-from koordsched.journal.records import Attempt, Chosen, Evicting, Refused, Undone, decode
+from koordsched.journal.records import Attempt, Chosen, Evicting, Leading, Refused, Undone, decode
 from koordsched.plugins import CATALOG
 from tests.embedded import DEFAULT_CONFIG, Embedded
 from tests.journal.recording import Recorded, consider, repeat
@@ -152,6 +152,10 @@ def test_the_state_at_the_end_is_that_of_the_recorded_scheduler():
     assert shown == [(queued.key, queued.place, queued.attempts, queued.timestamp) for queued in live.queue]
 
 
+def test_a_journal_says_when_its_scheduler_led(journal):
+    assert [record.leads for record in journal.records() if isinstance(record, Leading)] == [True, False]
+
+
 def test_lives_follow_each_other():
     async def main():
         embedded = Embedded()
@@ -287,6 +291,31 @@ def test_a_promise_that_no_status_shows_counts_there_too():
     refused = [record for record in records if isinstance(record, Refused)]
     assert [record.nominated for record in refused] == ["alder", None, ""]
     assert list(consider(records).kinds) == ["same"]
+
+
+def test_preemptors_whose_evictions_fail_are_tried_again_there_too():
+    """Within a second no event has them tried."""
+    answers = [(403, {}, b'{"kind":"Status","code":403,"reason":"Forbidden","message":"not now"}')]
+
+    async def refuses_once(call, proceed):
+        return answers.pop() if answers and call.method == "DELETE" else await proceed()
+
+    async def main():
+        embedded = Embedded()
+        embedded.insert(node("alder", cpu="1"))
+        embedded.insert(pod("v", container(cpu="1"), on="alder"))
+        recorded = Recorded(embedded, fault=refuses_once)
+        async with recorded.running():
+            embedded.insert(pod("p", container(cpu="1"), priority=100))
+            await asyncio.sleep(1)
+        return recorded
+
+    recorded = run(main())
+    records = recorded.journal.records()
+    assert sum(isinstance(record, Attempt) for record in records) == 2
+    repetition, _ = repeat(records)
+    assert repetition.divergence is None
+    assert repetition.tally.decisions == 2
 
 
 def test_another_configuration_would_have_packed(journal):

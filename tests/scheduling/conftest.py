@@ -9,20 +9,21 @@ from koordsched.plugins import IN_TREE
 
 
 class Picky(Reserve, Permit):
-    """Refuses at Reserve, or makes pods wait at Permit, as told."""
+    """Refuses at Reserve, or makes pods wait at Permit, as told. `spared`: names of pods that it does not refuse."""
 
     name = "Picky"
 
     def __init__(self, args, handle):
         self.unreserved = []
         self.reserve_status = SUCCESS
+        self.spared = frozenset()
         self.wait = 0.0
 
     def events_to_register(self):
         return []
 
     def reserve(self, cycle, pod, row):
-        return self.reserve_status
+        return self.reserve_status if pod.name not in self.spared else SUCCESS
 
     def unreserve(self, cycle, pod, row):
         self.unreserved.append(pod.key)

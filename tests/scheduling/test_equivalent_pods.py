@@ -4,6 +4,10 @@ import asyncio
 
 import pytest
 
+from koordsched.cluster.events import NODE_ADD
+from koordsched.framework.interface import BeforePreFilter, Reserve
+from koordsched.framework.status import SUCCESS
+from koordsched.queue.hints import GroupBy, HintRegistration
 from tests.embedded import DEFAULT_CONFIG, Embedded, scheduler_on
 from tests.plugins.objects import container, node, pod
 from tests.scheduling.kubelet import Kubelet
@@ -15,6 +19,28 @@ QUOTAS = {
     **DEFAULT_CONFIG,
     "profiles": [{"plugins": {"multiPoint": {"enabled": [{"name": "ElasticQuota"}]}}}],
 }
+
+
+class Tenants(BeforePreFilter, Reserve):
+    """Takes pods of one tenant for alike."""
+
+    name = "Tenants"
+
+    def __init__(self, args, handle):
+        pass
+
+    def events_to_register(self):
+        tenant = GroupBy(lambda pod: pod.wire.metadata.annotations["tenant"])
+        return [HintRegistration(self.name, NODE_ADD, None, tenant)]
+
+    def before_pre_filter(self, cycle, pod):
+        return SUCCESS
+
+    def reserve(self, cycle, pod, row):
+        return SUCCESS
+
+    def unreserve(self, cycle, pod, row):
+        pass
 
 
 def owned(thing, **owner):
@@ -74,6 +100,19 @@ def test_equivalent_pods(first, second, alike, configuration):
         embedded.insert(node("n", cpu="4"))
         async with scheduler_on(embedded, configuration) as running:
             assert await evaluated(embedded, running, [first, second]) == (["first"] if alike else ["first", "second"])
+
+    run(main())
+
+
+def test_hooks_of_plugins_tell_pods_apart_as_well():
+    async def main():
+        embedded = Embedded()
+        embedded.insert(node("n", cpu="4"))
+        async with scheduler_on(embedded, plugins=[Tenants]) as running:
+            pods = [big("first"), big("second"), big("third")]
+            for thing, tenant in zip(pods, "aab", strict=True):
+                thing["metadata"]["annotations"] = {"tenant": tenant}
+            assert await evaluated(embedded, running, pods) == ["first", "third"]
 
     run(main())
 

@@ -7,10 +7,10 @@ from contextlib import asynccontextmanager
 import pytest
 
 from koordsched.engine.transaction import Transaction
-from koordsched.framework.interface import Permit
+from koordsched.framework.interface import Permit, TellsPodsApart
 from koordsched.framework.status import SUCCESS, Code, Status
 from koordsched.scheduling.jobcycle import JobAttempt
-from tests.embedded import Embedded, scheduler_on
+from tests.embedded import DEFAULT_CONFIG, Embedded, scheduler_on
 from tests.engine.gpushare import GpuShare
 from tests.engine.objects import gpu_node, gpu_pod
 from tests.engine.state import _amounts
@@ -33,6 +33,18 @@ class Waits(Permit):
 
     def permit(self, cycle, pod, row):
         return Status(Code.WAIT), 30.0
+
+
+LABELS_MATTER = [{"name": "PodTopologySpread"}, {"name": "InterPodAffinity"}]
+POINTS = {point: {"disabled": LABELS_MATTER} for point in ("preFilter", "filter", "preScore", "score")}
+BLIND_TO_LABELS = {**DEFAULT_CONFIG, "profiles": [{"schedulerName": "default-scheduler", "plugins": POINTS}]}
+
+
+class Alike(Together, TellsPodsApart):
+    """Refuses no pod by itself, so that all are alike to it."""
+
+    def identity(self, pod):
+        return "any"
 
 
 def plugin_of(running, name="Together"):
@@ -153,6 +165,37 @@ def test_if_one_has_no_place_none_is_placed_and_each_shows_why():
                 )
             assert message(embedded, "d").startswith("0/1 nodes are available:")
             assert plugin_of(running).ended[0] == ("j", [], ["c", "a"])
+
+    run(work())
+
+
+def test_the_first_shows_what_keeps_itself_out_if_its_turn_did_not_come():
+    """The one that was taken from the queue comes last in the order."""
+
+    async def work():
+        async with playing(node("n1", cpu="2")) as (embedded, running):
+            for name in ("a", "b", "c"):
+                embedded.insert(member(name, need=4))
+            embedded.insert(member("z", need=4, cpu="4", priority=1))
+            await asyncio.sleep(0.5)
+            assert plugin_of(running).order[:2] == ["a", "b"]
+            assert message(embedded, "a").startswith("0/1 nodes are available: 1 c: ")
+            shown = [event["note"] for event in embedded.events() if event["regarding"]["name"] == "z"]
+            assert shown
+            assert all(note.startswith("0/1 nodes are available: 1 Insufficient cpu.") for note in shown)
+
+    run(work())
+
+
+def test_what_a_member_is_refused_with_beside_the_others_refuses_no_pod_by_itself():
+    async def work():
+        async with playing(node("n1", cpu="2"), plugins=(Alike,), configuration=BLIND_TO_LABELS) as (embedded, _):
+            for name in ("m0", "m1", "m2"):
+                embedded.insert(member(name, need=3))
+            embedded.insert(pod("alone", container(cpu="1")))
+            await asyncio.sleep(0.5)
+            assert message(embedded, "m2").startswith("0/1 nodes are available: 1 Insufficient cpu.")
+            assert bound(embedded) == ["alone"]
 
     run(work())
 

@@ -99,3 +99,4 @@ def test_the_log_does_not_grow_with_the_pods(route):
     assert len(lines) <= 100, texts.most_common(10)
     if route == "nothing fails":
         assert not [line for line in lines if "pod" in line["msg"]]
+        assert not [line for line in lines if line["level"] == "error"]

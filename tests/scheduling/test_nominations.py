@@ -124,3 +124,47 @@ def test_who_was_kept_out_by_a_promise_alone_gets_in_when_its_pod_is_gone(shown)
             assert embedded.get("Pod", "kept-out")["spec"].get("nodeName") == "alder"
 
     run(main())
+
+
+def test_a_pod_that_was_kept_out_by_a_promise_alone_gets_in_when_the_promise_is_given_up(picky):
+    """Nothing else has it tried again: a label of the node does not concern it, and no status says that p gave up."""
+
+    async def refuse(call, proceed):
+        refused = b'{"kind":"Status","code":403,"reason":"Forbidden","message":"not you"}'
+        return (403, {}, refused) if call.path.endswith("/pods/p/status") else await proceed()
+
+    async def main():
+        embedded = Embedded()
+        embedded.insert(node("alder", cpu="1"))
+        fast = {"nodeSelector": {"disk": "ssd"}}
+        embedded.insert(promised(container(cpu="1"), priority=100, preemptionPolicy="Never", **fast))
+        embedded.insert(pod("kept-out", container(cpu="1")))
+        async with scheduler_on(embedded, fault=refuse) as running:
+            picky[0].reserve_status, picky[0].spared = Status(Code.UNSCHEDULABLE, ("R",)), {"kept-out"}
+            await asyncio.sleep(20)
+            assert len(running.scheduler.queue.nominator.nominated_on("alder")) == 1
+            assert embedded.get("Pod", "kept-out")["spec"].get("nodeName") is None
+            shown = embedded.get("Node", "alder")
+            labelled = {**shown, "metadata": {**shown["metadata"], "labels": {"disk": "ssd"}}}
+            embedded.registry.update(embedded.resource("Node"), labelled)
+            await asyncio.sleep(5)
+            assert embedded.get("Pod", "p")["spec"].get("nodeName") is None
+            assert embedded.get("Pod", "kept-out")["spec"].get("nodeName") == "alder"
+
+    run(main())
+
+
+def test_a_pod_that_takes_the_room_promised_to_it_wakes_none():
+    async def main():
+        embedded = Embedded()
+        embedded.insert(node("alder", cpu="1"))
+        embedded.insert(pod("big", container(cpu="2")))
+        async with scheduler_on(embedded) as running:
+            await asyncio.sleep(20)
+            embedded.insert(promised(container(cpu="1")))
+            embedded.insert(pod("q", container()))
+            await asyncio.sleep(20)
+            assert [embedded.get("Pod", name)["spec"].get("nodeName") for name in ("p", "q")] == ["alder", "alder"]
+            assert running.attempts == {"default/big": 1, "default/p": 1, "default/q": 1}
+
+    run(main())

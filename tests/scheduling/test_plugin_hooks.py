@@ -5,8 +5,8 @@ from random import Random
 
 import pytest
 
-from koordsched.framework.interface import AfterPostFilter, BeforePreFilter, PodFilter, PreFilter, Reserve
-from koordsched.framework.status import SUCCESS, Code, Status
+from koordsched.framework.interface import AfterPostFilter, BeforePreFilter, Bind, PodFilter, PreFilter, Reserve
+from koordsched.framework.status import SKIP, SUCCESS, Code, Status
 from koordsched.plugins.elasticquota.kinds import ELASTIC_QUOTAS
 from koordsched.scheduling.offline import OfflineScheduler
 from tests.embedded import DEFAULT_CONFIG, Embedded, scheduler_on
@@ -64,6 +64,21 @@ class Second(BeforePreFilter, PodFilter):
 
     def filter(self, cycle, pod, table, rows):
         return None
+
+
+class Declines(Bind):
+    """Binds no pods."""
+
+    name = "Declines"
+
+    def __init__(self, args, handle):
+        pass
+
+    def events_to_register(self):
+        return []
+
+    async def bind(self, cycle, pod, node):
+        return SKIP
 
 
 def plugin_of(running, name):
@@ -252,3 +267,15 @@ def test_offline_events_are_dropped():
     resolved = resolved_with(DEFAULT_CONFIG, [Reports])
     offline = OfflineScheduler(resolved, registry_with([Reports]), objects, clock=StoppedClock(), rng=Random(1))
     assert offline.schedule("default/p").node == "alder"
+
+
+def test_a_pod_that_no_plugin_binds_says_so():
+    async def main():
+        embedded = cluster("alder")
+        profile = {"plugins": {"bind": {"disabled": [{"name": "DefaultBinder"}]}}}
+        async with scheduler_on(embedded, {**DEFAULT_CONFIG, "profiles": [profile]}, plugins=[Declines]):
+            embedded.insert(pod("p"))
+            await asyncio.sleep(1)
+            assert condition_of(embedded, "p") == ("SchedulerError", "no bind plugin took the pod")
+
+    run(main())

@@ -42,6 +42,7 @@ def test_while_one_is_written_newer_wishes_replace_older_ones():
         for i in range(5):
             writer.condition(waiting, "Unschedulable", f"message {i}", None)
             await asyncio.sleep(0.01)
+        assert writer.unwritten == 1
         await writer.drain()
         assert server.messages() == ["message 0", "message 4"]
 
@@ -87,8 +88,13 @@ def test_failures_are_tried_again_refusals_are_not(errors, sent):
         server = Server(*errors)
         writer = writer_to(server)
         writer.condition(Bench().pod(pod("p")), "Unschedulable", "no room", None)
+        now = asyncio.get_running_loop().time
+        began = now()
         await writer.drain()
         assert len(server.patches) == sent
+        answered = 0.1 * sent
+        pauses = sum((0.01, 0.05, 0.25, 1.25)[: sent - 1])
+        assert now() - began == pytest.approx(answered + pauses, abs=0.02)
         assert writer.unwritten == 0
 
     run(main())

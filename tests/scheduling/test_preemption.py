@@ -306,6 +306,20 @@ def test_a_server_that_refuses_evictions_for_good_is_not_asked_without_end():
     run(main())
 
 
+def test_a_scheduler_that_stops_has_the_evictions_finished_that_it_started():
+    """The victims were told, and the next scheduler knows nothing of it."""
+
+    async def main():
+        embedded = full_cluster(2)
+        async with scheduler_on(embedded, fault=Slow("v0", seconds=2.0)):
+            embedded.insert(pod("p", container(cpu="2"), priority=100))
+            await asyncio.sleep(0.5)
+        await asyncio.sleep(60)
+        assert [on(embedded, name) for name in ("v0", "v1")] == ["gone", "gone"]
+
+    run(main())
+
+
 def test_the_preemptor_is_deleted_while_its_victims_are_evicted():
     async def main():
         embedded = full_cluster(2)

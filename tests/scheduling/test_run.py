@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from tests.embedded import Embedded, scheduler_on
-from tests.plugins.objects import pod
+from tests.plugins.objects import container, node, pod
 from tests.virtualtime import run
 
 
@@ -35,6 +35,23 @@ def test_whatever_breaks_ends_scheduling_with_its_name(part):
             with pytest.raises(ExceptionGroup) as ended:
                 await asyncio.wait_for(running.work, 5)
             assert ended.group_contains(Broken)
+
+    run(main())
+
+
+def test_attempts_in_vain_hold_up_no_other_pods():
+    """However short the time is after which they let other tasks run."""
+
+    async def main():
+        embedded = Embedded()
+        embedded.insert(node("alder", cpu="4"))
+        async with scheduler_on(embedded) as running:
+            running.scheduler._futile_slice = 0.0
+            for i in range(20):
+                embedded.insert(pod(f"large-{i}", container(cpu=str(5 + i))))
+            embedded.insert(pod("p", container(cpu="1")))
+            await asyncio.sleep(0.5)
+            assert embedded.get("Pod", "p")["spec"]["nodeName"] == "alder"
 
     run(main())
 

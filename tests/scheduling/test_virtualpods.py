@@ -6,6 +6,7 @@ from random import Random
 from koordsched.api import core
 from koordsched.api.decoding import convert
 from koordsched.cluster.builtinkinds import SERVICES
+from koordsched.cluster.observers import PodObserver
 from koordsched.framework.handle import WriteFailed
 from koordsched.framework.interface import PreBind
 from koordsched.framework.status import SUCCESS
@@ -211,6 +212,30 @@ def test_offline_it_counts():
     assert offline.queue_order() == ["default/more", "default/p"]
     assert "Insufficient cpu" in offline.schedule("default/p").message
     assert offline.schedule("default/more").node == "alder"
+
+
+def test_offline_plugins_hear_of_it_when_it_is_gone():
+    class Observer(PodObserver):
+        def __init__(self):
+            self.known = set()
+
+        def pod_seen(self, pod, assigned):
+            self.known.add(pod.uid)
+
+        def pod_assigned(self, pod, assigned):
+            pass
+
+        def pod_gone(self, uid):
+            self.known.discard(uid)
+
+    resolved = resolved_with(DEFAULT_CONFIG, [Holds])
+    objects = [node("alder"), held("room", "3", on="alder")]
+    offline = OfflineScheduler(resolved, registry_with([Holds]), objects, clock=StoppedClock(), rng=Random(1))
+    observer = Observer()
+    offline.cluster.add_observer(observer, virtual=True)
+    assert observer.known == {"virtual-uid-service-room"}
+    holds_of(offline).handle.virtual_pods.delete("virtual-uid-service-room")
+    assert observer.known == set()
 
 
 def test_a_replay_repeats_it():

@@ -106,3 +106,15 @@ def test_a_standby_which_tells_nothing_keeps_nothing_of_pods_that_are_gone():
     notices.tick()
     assert told == [("lasting", "Gated")]
     assert len(notices) == 1
+
+
+def test_a_wait_that_is_over_is_not_reported_later():
+    bench, told, now = Bench(), Told(), [0.0]
+    short, long = (bench.pod(pod(name)) for name in ("short", "long"))
+    notices = WaitNotices(told, lambda: now[0], {short.uid, long.uid})
+    for each in (short, long):
+        notices.begin(each, "DynamicResources", "Gated", "a claim is missing")
+    notices.end(short, "DynamicResources")
+    now[0] = 100.0
+    notices.tick()
+    assert told == [("long", "Gated")]

@@ -217,6 +217,8 @@ def test_coscheduling_case_10_a_member_without_a_place_rejects_those_that_had_on
         assert cluster.message("p3") == fit
         assert cluster.message("p1") == cluster.message("p2") == f"0/1 nodes are available: 1 {rejected}."
         assert cluster.message("p4") == f"0/1 nodes are available: {rejected}."
+        refusals = {refusal.pod: refusal.message for refusal in running.scheduler.decisions.refusals()}
+        assert refusals == {f"default/{name}": cluster.message(name) for name in ("p1", "p2", "p3", "p4")}
         assert cache_of(running.scheduler).round is None
 
     playing(scenario, cpu="9")

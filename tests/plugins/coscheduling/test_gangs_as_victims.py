@@ -6,6 +6,7 @@ from random import Random
 import numpy as np
 import pytest
 
+from koordsched.plugins.coscheduling.kinds import QUESTIONED_OBJECT_KEY
 from tests.plugins.coscheduling.placing import Gangs, configuration, scheduling, settle
 from tests.virtualtime import run
 
@@ -40,6 +41,17 @@ def gang_on(cluster, name, *nodes, minimum=None, priority=0, cpu="10", labels=No
 
 def alone(cluster, name, node, priority=0, cpu="10", labels=None):
     cluster.pod(name, by=None, node=node, cpu=cpu, priority=priority, labels=labels or {})
+
+
+def test_pods_of_the_lowest_priority_cost_nothing():
+    """Costs are ranks of priorities, the lowest of which is none: the name of the node decides."""
+
+    def fill(cluster):
+        alone(cluster, "important", "n0", labels={QUESTIONED_OBJECT_KEY: "important"})
+        for name, node, cpu in (("a", "n2", "5"), ("b", "n2", "5"), ("z", "n1", "10")):
+            alone(cluster, name, node, priority=-5, cpu=cpu, labels={QUESTIONED_OBJECT_KEY: name})
+
+    assert playing(fill, nodes=("n0", "n1", "n2")) == ["a", "b", "important"]
 
 
 def test_a_gang_costs_more_than_a_pod_that_is_as_important():

@@ -191,6 +191,26 @@ def test_one_gang_with_its_members_and_its_group():
     assert asked(plugin, "/debug/gangs/{name}", name="default/left")["gang"]["gang"] == "default/left"
 
 
+def test_offline_each_member_reads_why_the_gang_has_no_place():
+    members = [member(f"m-{at}", label="crd") for at in range(3)]
+    for at, thing in enumerate(members):
+        thing["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "99" if at == 1 else "1"}}
+    offline = scheduler([node("alder"), pod_group("crd", 3), *members], PROFILE)
+    first, second, third = (offline.schedule(f"default/m-{at}").message for at in range(3))
+    assert second.startswith("0/1 nodes are available: 1 Insufficient cpu.")
+    assert third.startswith(
+        '0/1 nodes are available: GangGroup "default/crd" gets rejected due to member Pod "default/m-1"'
+    )
+    assert first == third.replace("available: ", "available: 1 ", 1)
+
+
+@pytest.mark.parametrize("bound, state", [(0, "Pending"), (1, "Pending"), (2, "Bound")])
+def test_a_gang_is_bound_once_enough_members_are(bound, state):
+    members = [member(f"m-{at}", label="crd", on="alder" if at < bound else None) for at in range(3)]
+    plugin = plugin_on(pod_group("crd", 2), *members)
+    assert asked(plugin, "/debug/gangs/{name}", name="default/crd")["gang"]["state"] == state
+
+
 def test_reports_are_read_back():
     plugin = plugin_on(pod_group(), member("m-1", label="crd"))
     for view in DECLARATION.views:
@@ -235,9 +255,10 @@ def test_metrics():
 
 
 def test_attempts_are_timed():
-    async def main():
+    async def main(what):
         cluster = GangCluster(cpu="8")
         async with scheduling(cluster) as running:
+            await asyncio.sleep(10)
             cluster.group(2, "small")
             cluster.member("s-1", "small")
             cluster.member("s-2", "small")
@@ -249,9 +270,11 @@ def test_attempts_are_timed():
                 (sample.labels["reason"], sample.labels["job_size"]): sample.value
                 for family in running.scheduler.metrics.registry.collect()
                 for sample in family.samples
-                if sample.name == "scheduler_gang_schedule_cycle_duration_seconds_count"
+                if sample.name == f"scheduler_gang_schedule_cycle_duration_seconds_{what}"
             }
 
-    counts = run(main())
+    seconds = run(main("sum"))
+    assert max(seconds.values()) < 1
+    counts = run(main("count"))
     assert counts.keys() == {(SUCCEEDED, "1-100"), (FAILED, "1-100")}
     assert counts[SUCCEEDED, "1-100"] == 1

@@ -5,6 +5,7 @@ import copy
 
 from koordsched.framework.interface import Permit
 from koordsched.framework.status import Code, Status
+from koordsched.plugins.coscheduling.kinds import BIND_GANG_MEMBER_COUNT
 from tests.plugins.coscheduling.placing import Gangs, configuration, scheduling, settle
 from tests.virtualtime import run
 
@@ -153,5 +154,66 @@ def test_room_that_is_made_for_one_member_is_used_by_the_gang():
             await asyncio.sleep(60)
             await settle(running, 60)
             assert cluster.bound() == ["a", "b"]
+
+    run(work())
+
+
+def test_members_that_may_not_be_in_one_zone_get_room_in_two():
+    """The second node would fit any of them, but not after the first."""
+    away = {"labelSelector": {"matchLabels": {"app": "x"}}, "topologyKey": "zone"}
+    affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [away]}}
+
+    async def work():
+        zones = {"n1": "a", "n2": "a", "n3": "b"}
+        cluster = Gangs(tuple(zones), cpu="16")
+        for name, zone in zones.items():
+            cluster.patch("Node", name, {"metadata": {"labels": {"zone": zone}}})
+            cluster.pod(f"low-{name}", by=None, node=name, cpu="16")
+        async with scheduling(cluster, PREEMPTING) as running:
+            cluster.group(2)
+            cluster.pods("p1", "p2", cpu="16", priority=100, labels={"app": "x"}, affinity=affinity)
+            await settle(running, 30)
+            assert cluster.bound() == ["low-n2", "p1", "p2"]
+
+    run(work())
+
+
+class HoldsAll(HoldsOne):
+    """Has all pods wait."""
+
+    def permit(self, cycle, pod, row):
+        return Status(Code.WAIT), 600.0
+
+
+def test_a_gang_that_comes_to_a_group_while_it_is_bound_says_how_many_are_bound_together():
+    """Also if another gang has left that group while it was bound."""
+
+    async def work():
+        cluster, three = Gangs(), '["default/a", "default/b", "default/c"]'
+        async with scheduling(cluster, plugins=(HoldsAll,)) as running:
+
+            async def let_go(*names):
+                for each in running.scheduler.waiting:
+                    if each.pod.name in names:
+                        each.allow("HoldsOne")
+                await asyncio.sleep(1)
+
+            cluster.group(2, "c")
+            cluster.pods("c1", "c2", gang="c")
+            await asyncio.sleep(2)
+            cluster.group(1, "a", groups=three)
+            cluster.group(1, "b", groups=three)
+            cluster.pod("a1", "a")
+            cluster.pod("b1", "b")
+            await asyncio.sleep(2)
+            await let_go("b1")
+            cluster.regroup("a", groups='["default/a"]')
+            await asyncio.sleep(1)
+            cluster.regroup("c", groups=three)
+            await asyncio.sleep(1)
+            await let_go("a1", "c1", "c2")
+            assert cluster.bound() == ["a1", "b1", "c1", "c2"]
+            written = [cluster.get("Pod", name)["metadata"]["annotations"] for name in ("c1", "c2")]
+            assert [each.get(BIND_GANG_MEMBER_COUNT) for each in written] == ["2", "2"]
 
     run(work())

@@ -3,6 +3,8 @@
 import asyncio
 from types import SimpleNamespace
 
+import pytest
+
 from koordsched.api import core
 from koordsched.api.decoding import convert
 from koordsched.api.meta import ObjectMeta
@@ -113,5 +115,16 @@ def test_a_lock_of_another_client_counts():
         assert (await world.adapt("one")).code is Code.ERROR
         await asyncio.sleep(LOCK_SECONDS + 1)
         assert await world.adapt("one") == SUCCESS
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(("memory", "taken"), [((1 << 20) - 1, False), (1 << 20, True)])
+def test_a_gpu_is_shared_by_whole_units_of_memory(memory, taken):
+    async def scenario():
+        world = World()
+        cycle = CycleState(world.built("one"))
+        given = (Given(GPU, 0, ((GPU_CORE, 50), (GPU_MEMORY, memory))),)
+        assert (await world.adapters.adapt(cycle, cycle.pod, given, DEVICE)).ok is taken
 
     run(scenario())

@@ -90,6 +90,17 @@ def test_rounded_shares_are_not_given_twice():
     assert overcommitted(world.plugin.columns, "gpu") == 1
 
 
+def test_memory_of_which_pods_have_more_than_there_is():
+    """Though of the shares there is enough."""
+    halves = [bound(pod(), f"half-{n}", gpu=[(0, {"memory": 5 * GIB, "ratio": 50})]) for n in range(2)]
+    assert overcommitted(World(*m2(), *halves).plugin.columns, "gpu") == 1
+
+
+def test_a_device_that_has_nothing_is_of_no_use():
+    counts = devices(World(node(), device(gpu(0, **{"koordinator.sh/gpu-core": "0"}))).plugin.columns)
+    assert {state: count for (kind, state), count in counts.items() if kind == "gpu" and count} == {"unhealthy": 1}
+
+
 def test_what_a_device_does_not_list_is_not_given_twice():
     world = World(node(), device(gpu(0, **{"koordinator.sh/gpu-core": "100"})), used(0, share=50))
     assert overcommitted(world.plugin.columns, "gpu") == 0

@@ -450,6 +450,7 @@ def test_pre_allocation_takes_numa_nodes_as_well():
         cycle, reserve_pod = placed(found)
         assert asyncio.run(found.plugin.pre_bind(cycle, reserve_pod, "n")).ok
         numa = found.profile.plugins[NUMA].columns.allocation
+        assert found.books()["n"]["used"]["gpu", 6] == [100, 80 * GIB, 100, 0, 0, 0], "what the pod has counts once"
         found.remove(old)
         assert found.given(reserve_pod) == {"gpu": [6]}
         ((node_of, held),) = numa.of(reserve_pod).numa

@@ -5,9 +5,12 @@ from random import Random
 
 import pytest
 
+from koordsched.journal.records import Attempt, Member
 from tests.depth import quick_first
 from tests.journal.recording import Recorded, places, replayed_from_each_segment
 from tests.plugins.gangscheduling.running import GATES, PodGroupCluster
+from tests.plugins.gangscheduling.test_topology import CONSTRAINT, RACK
+from tests.plugins.gangscheduling.test_topology import GATES as TOPOLOGY
 from tests.virtualtime import run
 
 WHOLE = (*GATES, "WorkloadAwarePreemption=true")
@@ -57,3 +60,23 @@ def test_room_for_whole_groups_is_made_again_in_a_replay(seed):
     assert recorded.preempted > 1
     for replayed in replayed_from_each_segment(recorded.journal):
         assert places(replayed) == places(recorded.scheduler)
+
+
+def test_each_member_is_named_as_often_as_it_is_tried():
+    """On each of two racks, and again on the better one."""
+
+    async def main():
+        cluster = PodGroupCluster(nodes=())
+        for rack in "ab":
+            cluster.node(f"n{rack}", "8", {RACK: rack})
+        recorded = Recorded(cluster, gates=TOPOLOGY)
+        async with recorded.running():
+            cluster.group(2, **CONSTRAINT)
+            cluster.members(2, cpu="4")
+            await asyncio.sleep(5)
+            assert len(cluster.placed()) == 2
+        return recorded.journal.records()
+
+    tried = [record.uid for record in run(main()) if isinstance(record, Attempt | Member)]
+    assert len(set(tried)) == 2
+    assert tried == 3 * tried[:2]

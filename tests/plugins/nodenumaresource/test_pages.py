@@ -5,6 +5,7 @@ import json
 
 from koordsched import config
 from koordsched.plugins import CATALOG
+from koordsched.plugins.nodenumaresource.kinds import CPU_BIND_POLICY
 from tests.cli.clusters import run as command
 from tests.parity.koord import custom_resources
 from tests.plugins.nodenumaresource.machines import detail, holder, node, pod, topology
@@ -31,7 +32,7 @@ def world():
     embedded.insert(node(numa_topology_policy="SingleNUMANode"))
     embedded.insert(topology(detail(2, 1, 2), [("4", "64Gi")] * 2))
     embedded.insert(holder("other", "0-2", {0: ("3", "1Gi")}, cpu="3", memory="1Gi"))
-    embedded.insert({**node(), "metadata": {"name": "m2"}})
+    embedded.insert({**node(), "metadata": {"name": "m2", "labels": {CPU_BIND_POLICY: "SpreadByPCPUs"}}})
     return embedded
 
 
@@ -56,12 +57,15 @@ async def test_pages_and_the_command_say_the_same(tmp_path):
         assert status == 200
         assert [(each["node"], each["report"], each["freeCpus"]) for each in answer["nodes"]] == [
             ("m1", "valid", 2),
-            ("m2", "none", 0),
+            ("m2", "missing", 0),
         ]
         status, text = await get("/debug/numa/m1")
         one = json.loads(text)
         assert status == 200
         assert {each["pod"]: each["cpus"] for each in one["pods"]} == {"default/other": "0-2", "default/new": "4-6"}
+        halves = [(each["cpus"], each["free"], each["held"]) for each in one["numaNodes"]]
+        assert halves == [("0-3", "3", "0-2"), ("4-7", "7", "4-6")]
+        assert [[cpu["cpu"] for cpu in core["cpus"]] for core in one["cores"]] == [[0, 1], [2, 3], [4, 5], [6, 7]]
         assert await get("/debug/numa/m9") == (404, "there is no node m9")
         for path in ("/debug/numa", "/debug/numa/m1"):
             assert (await get(path, token=None))[0] in (401, 403)
@@ -70,6 +74,11 @@ async def test_pages_and_the_command_say_the_same(tmp_path):
             said = await asyncio.to_thread(asked, running, *arguments, "-o", "json")
             assert json.loads(said.stdout) == expected
         said = await asyncio.to_thread(asked, running, "numa", "m1")
+        overview = (await asyncio.to_thread(asked, running, "numa")).stdout.splitlines()
+        assert [line.split()[:4] for line in overview[1:3]] == [
+            ["m1", "valid", "-", "SingleNUMANode"],
+            ["m2", "missing", "SpreadByPCPUs", "-"],
+        ]
         held = next(line.split() for line in said.stdout.splitlines() if "default/new" in line)
         assert held == ["1", "1", "2", "4-5", "held", "default/new"]
         for name in ("m9", "m1/x", "../m1"):

@@ -1,5 +1,6 @@
 """Malformed and huge Reservations: an Event says what is wrong, and nothing else is harmed."""
 
+import asyncio
 import json
 
 import pytest
@@ -113,6 +114,22 @@ def test_one_that_is_put_right_is_scheduled():
             await cluster.until(lambda: notes(cluster, "r"), limit=20)
             cluster.patch("Reservation", "r", {"spec": template({"cpu": "1"})})
             await cluster.until(lambda: cluster.phase("r") == "Available", limit=5)
+
+    run(main())
+
+
+def test_what_is_wrong_again_is_said_again():
+    async def main():
+        cluster = ReservationCluster()
+        async with scheduling(cluster):
+            good = {"owners": [{"labelSelector": {"matchLabels": WEB}}]}
+            put(cluster, "r", MALFORMED["In without values"][0], False)
+            for times in (1, 2):
+                await asyncio.sleep(5)
+                assert len(notes(cluster, "r")) == times
+                cluster.patch("Reservation", "r", {"spec": good})
+                await asyncio.sleep(5)
+                cluster.patch("Reservation", "r", {"spec": MALFORMED["In without values"][0]})
 
     run(main())
 

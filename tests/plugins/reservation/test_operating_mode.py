@@ -96,20 +96,31 @@ def test_a_newer_version_of_the_pod_counts_the_same():
     assert used(offline) == 0
 
 
+PLAIN = {
+    "apiVersion": "scheduling.koordinator.sh/v1alpha1",
+    "kind": "Reservation",
+    "metadata": {"name": "r", "uid": "r", "resourceVersion": "1"},
+    "spec": {
+        "template": {"spec": {"containers": [container(cpu="1")]}},
+        "owners": [{"labelSelector": {"matchLabels": WEB}}],
+        "ttl": "24h",
+    },
+}
+"""Has no policy."""
+
+
 def test_it_does_not_share_a_node_with_reservations_without_a_policy():
-    plain = {
-        "apiVersion": "scheduling.koordinator.sh/v1alpha1",
-        "kind": "Reservation",
-        "metadata": {"name": "r", "uid": "r", "resourceVersion": "1"},
-        "spec": {
-            "template": {"spec": {"containers": [container(cpu="1")]}},
-            "owners": [{"labelSelector": {"matchLabels": WEB}}],
-            "ttl": "24h",
-        },
-        "status": {"phase": "Available", "nodeName": "alder", "allocatable": {"cpu": "1"}},
-    }
-    offline = on_nodes(plain, acting(cpu="1", on=None))
+    there = {"status": {"phase": "Available", "nodeName": "alder", "allocatable": {"cpu": "1"}}}
+    offline = on_nodes(PLAIN | there, acting(cpu="1", on=None))
     assert "node(s) reservation allocate policy conflict" in offline.schedule("default/acts").message
+
+
+def test_as_long_as_it_is_there_reservations_without_a_policy_do_not_get_its_node():
+    offline = on_nodes(acting(cpu="1"), PLAIN)
+    (reserve_pod,) = offline.pending
+    assert "node(s) reservation allocate policy conflict" in offline.schedule(reserve_pod).message
+    offline.cluster.remove_pod("uid-default-acts")
+    assert offline.schedule(reserve_pod).node == "alder"
 
 
 def test_it_may_use_a_reservation_itself():
