@@ -250,7 +250,7 @@ class Breakers:
             record = self.records.get(row)
             if record is not None and record.is_open and record.openings == 1 and node in self.evidence:
                 if not self._suffices(self.evidence.case(node)):
-                    self._close(row, f"{workload} fails on other nodes as well", forgive=False)
+                    self._close(row, f"{workload} fails on other nodes as well")
             elif node in self.held:
                 self._suspects[node] = None
 
@@ -278,11 +278,15 @@ class Breakers:
                 self._tell(row, NORMAL, "half-open", "CircuitBreakerHalfOpen", "one pod at a time is tried")
                 self._announce(row)
 
-    def _close(self, row: int, why: str, *, forgive: bool = True) -> None:
+    def _close(self, row: int, why: str, healthy_since: float | None = None) -> None:
+        """`healthy_since`: monotonic seconds from which on a probe ran; what failed before does not count any more."""
         node = self._table.names[row]
         self._put(row, None)
-        if forgive:
-            self.evidence.acquit(node)
+        if healthy_since is not None:
+            self.evidence.acquit(node, healthy_since)
+            if node in self.evidence:
+                self._suspects[node] = None
+                self._look_soon()
         self._tell(row, NORMAL, "closed", "CircuitBreakerClosed", f"pods may be placed again: {why}")
         self._announce(row)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from heapq import heappop, heappush
+from math import inf
 from typing import NamedTuple
 
 import msgspec
@@ -104,10 +105,18 @@ class Evidence:
             concerned[self._drop()] = None
         return list(concerned)
 
-    def acquit(self, node: str) -> None:
-        """The failures on this node no longer count; the same ones are not counted again."""
-        for workload in self._on.pop(node, {}):
-            self._leave(workload, node)
+    def acquit(self, node: str, until: float = inf) -> None:
+        """The failures on this node, up to that moment (monotonic seconds), no longer count; the same ones are not
+        counted again.
+        """
+        later = {key for at, _, key in self._order if at > until}
+        on_node = self._on.pop(node, {})
+        for workload, failures in on_node.items():
+            kept = {key: reason for key, reason in failures.items() if key in later}
+            if kept:
+                self._on.setdefault(node, {})[workload] = kept
+            else:
+                self._leave(workload, node)
 
     def case(self, node: str) -> Case:
         """The evidence against a node now."""

@@ -37,11 +37,12 @@ class Probes:
         args: NodeCircuitBreakerArgs,
         clock: Clock,
         timers: Timers,
-        close: Callable[[int, str], None],
+        close: Callable[[int, str, float], None],
         end: Callable[[str], None],
     ) -> None:
-        """`close` is called with the row of a node whose probe ran for long enough, and why; `end` with the uid of a
-        probe that told nothing."""
+        """`close` is called with the row of a node whose probe ran for long enough, why, and since when it ran (monotonic
+        seconds); `end` with the uid of a probe that told nothing.
+        """
         self._args, self._clock, self._timers = args, clock, timers
         self._close, self._end = close, end
         self._probes: dict[str, Probe] = {}
@@ -87,7 +88,7 @@ class Probes:
     def _probation_over(self, uid: str, healthy_since: float) -> None:
         probe = self._probes.get(uid)
         if probe is not None and probe.healthy_since == healthy_since:
-            self._close(probe.row, "its probe runs")
+            self._close(probe.row, "its probe runs", healthy_since)
 
     def _overdue(self, uid: str) -> None:
         probe = self._probes.get(uid)
@@ -98,7 +99,7 @@ class Probes:
         """The pod left its node. One that ran for longer than a crash takes has told enough."""
         probe = self._probes[uid]
         if probe.healthy_since is not None and now - probe.healthy_since > self._args.quick_crash.seconds:
-            self._close(probe.row, "its probe ran")
+            self._close(probe.row, "its probe ran", probe.healthy_since)
         else:
             self._end(uid)
 

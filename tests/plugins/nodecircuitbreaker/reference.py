@@ -70,14 +70,16 @@ class Reference:
     def forget(self, node):
         self.probes.pop(self.nodes[node]["probe"], None)
 
-    def close(self, node):
+    def close(self, node, healthy):
+        """What failed before its probe ran is forgiven."""
         self.forget(node)
         self.nodes[node] = {"state": "closed", "openings": 0, "until": None, "probe": None}
         for failure in self.failures:
-            if failure[1] == node:
+            if failure[1] == node and failure[0] <= healthy:
                 failure[3] = False
         for other in list(self.held):
             self.judge(other)
+        self.judge(node)
 
     def place(self, pod, node):
         it = self.nodes[node]
@@ -104,7 +106,7 @@ class Reference:
         if pod in self.probes:
             node, healthy, _ = self.probes[pod]
             if healthy is not None and self.now - healthy > self.args.quick_crash.seconds:
-                self.close(node)
+                self.close(node, healthy)
             else:
                 self.free(pod)
 
@@ -115,7 +117,7 @@ class Reference:
             if healthy is None and self.now - begun >= self.args.probe_timeout.seconds:
                 self.free(pod)
             elif healthy is not None and self.now - healthy >= self.args.probation.seconds:
-                self.close(node)
+                self.close(node, healthy)
         for it in self.nodes.values():
             if it["state"] == "open" and self.now >= it["until"]:
                 it |= {"state": "half-open", "until": None}
