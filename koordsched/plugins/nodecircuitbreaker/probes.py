@@ -40,8 +40,8 @@ class Probes:
         close: Callable[[int, str, float], None],
         end: Callable[[str], None],
     ) -> None:
-        """`close` is called with the row of a node whose probe ran for long enough, why, and since when it ran (monotonic
-        seconds); `end` with the uid of a probe that told nothing.
+        """`close` is called with the row of a node whose probe ran for long enough, why, and the monotonic seconds from
+        which on it ran; `end` with the uid of a probe that told nothing.
         """
         self._args, self._clock, self._timers = args, clock, timers
         self._close, self._end = close, end

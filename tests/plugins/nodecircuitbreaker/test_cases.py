@@ -145,13 +145,14 @@ def restarted():
 @pytest.mark.parametrize(("later", "outcome"), [(False, "closed"), (True, "open")])
 def test_what_fails_beside_a_probe_that_runs_counts_when_the_breaker_closes(later, outcome):
     """Pods that another client placed. What failed before the probe ran is forgiven."""
-    half_open = Record("half-open", "2030-01-01T00:10:00Z", "", 3, "uid-default-probe").text()
+    half_open = Record("half-open", "2030-01-01T00:10:00Z", "", 3).text()
     machine = Machine(NodeCircuitBreakerArgs(max_open_percentage=100))
     machine.node("n", written=half_open)
     if not later:
         for n in range(3):
             machine.fails(f"p{n}", "n", f"o{n}")
     machine.wait()
+    assert machine.place("probe", "n")
     machine.wait(1)
     machine.runs("probe", "n", "web")
     machine.wait()
