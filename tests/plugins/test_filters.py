@@ -365,3 +365,13 @@ async def test_default_binder(failure, expected):
     wanted = bench.pod(pod("p"))
     assert await bench.plugin("DefaultBinder").bind(CycleState(wanted), wanted, "n") == expected
     assert bound == ([] if failure else [("default/p", "n")])
+
+
+def test_an_affinity_term_with_a_selector_that_is_none_is_an_error():
+    wrong = {"matchExpressions": [{"key": "a", "operator": "Like", "values": ["b"]}]}
+    away = {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "zone", "labelSelector": wrong}]}
+    bench = Bench(node("n"))
+    plugin, new = bench.plugin("InterPodAffinity"), bench.pod(pod("p", affinity={"podAntiAffinity": away}))
+    refusal = Status(Code.ERROR, ("'Like' is not a valid label selector operator",))
+    assert plugin.pre_filter(CycleState(new), new) == refusal
+    assert plugin.pre_score(CycleState(new), new, bench.rows) == refusal

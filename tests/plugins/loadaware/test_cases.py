@@ -7,6 +7,7 @@ import pytest
 
 from koordsched import config
 from koordsched.plugins import CATALOG
+from koordsched.plugins.loadaware.args import advise
 from koordsched.plugins.loadaware.contribution import deadline
 from tests.plugins.loadaware.objects import GIBI, P16, container, measured, metric, node, p16, pod
 from tests.plugins.loadaware.world import NOW, World, configuration
@@ -225,3 +226,19 @@ def test_loadaware_case_20(args, complaint):
     with pytest.raises(config.ConfigError) as raised:
         build()
     assert complaint in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("aggregated", "said"),
+    [
+        (None, []),
+        ({}, []),
+        ({"usageThresholds": {"cpu": 60}, "usageAggregationType": "p95"}, []),
+        ({"usageThresholds": {"cpu": 60}}, ["usageThresholds has no effect without aggregated.usageAggregationType"]),
+        ({"usageAggregationType": "p95"}, ["usageAggregationType has no effect without aggregated.usageThresholds"]),
+    ],
+)
+def test_what_upstream_never_uses_is_told(aggregated, said):
+    document = json.dumps(configuration({} if aggregated is None else {"aggregated": aggregated}))
+    given = config.resolve(config.load(document, catalog=CATALOG), catalog=CATALOG).profiles[0].args
+    assert list(advise(given["LoadAwareScheduling"])) == [f"aggregated.{text}" for text in said]
