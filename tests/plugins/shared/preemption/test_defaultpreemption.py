@@ -10,8 +10,8 @@ from koordsched.framework.interface import CycleState
 from koordsched.framework.status import Code
 from koordsched.plugins.defaultpreemption.plugin import GROUP_GATES, WAITING
 from koordsched.queue.hints import QueueingHint
-from tests.plugins.harness import Bench
-from tests.plugins.objects import node, pod
+from tests.plugins.harness import Bench, scheduler
+from tests.plugins.objects import container, node, pod
 
 NOT_ALL = frozenset(("GenericWorkload", "GangScheduling"))
 
@@ -53,3 +53,41 @@ def test_the_end_of_a_less_important_pod_may_be_what_a_preemptor_waits_for(prior
     assert (registration.event.resource, registration.event.action) == (POD, ActionType.DELETE)
     gone = bench.pod(pod("gone", on="n", priority=priority))
     assert registration.fn(bench.pod(pod("p", priority=5)), gone, None) is expected
+
+
+def guarded(*names):
+    """A budget that allows no disruption of pods with these names as labels."""
+    selector = {"matchExpressions": [{"key": "name", "operator": "In", "values": list(names)}]}
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "b", "namespace": "default"},
+        "spec": {"selector": selector},
+        "status": {"disruptionsAllowed": 0},
+    }
+
+
+@pytest.mark.parametrize(
+    ("start", "unguarded", "chosen"),
+    [
+        # One candidate is enough: the first one, though others cost less.
+        (0, "abcd", "a"),
+        (2, "abcd", "c"),
+        # Until there is one whose eviction breaks no budget.
+        (0, "c", "c"),
+        (3, "c", "c"),
+        (1, "ad", "d"),
+    ],
+)
+def test_nodes_are_tried_until_there_are_enough_candidates_and_one_breaks_no_budget(start, unguarded, chosen):
+    args = {"minCandidateNodesPercentage": 0, "minCandidateNodesAbsolute": 1}
+    nodes = [node(name, cpu="1") for name in "abcd"]
+    pods = [
+        pod(f"on-{name}", container(cpu="1"), on=name, priority=9 - at, labels={"name": name})
+        for at, name in enumerate("abcd")
+    ]
+    objects = [*nodes, *pods, guarded(*(set("abcd") - set(unguarded)))]
+    offline = scheduler(objects, {"pluginConfig": [{"name": "DefaultPreemption", "args": args}]})
+    offline.profiles["default-scheduler"].handle.rng = SimpleNamespace(randrange=lambda count: start)
+    offline.add(pod("p", container(cpu="1"), priority=100))
+    assert offline.explain("default/p").nominated_node == chosen
