@@ -375,3 +375,13 @@ def test_an_affinity_term_with_a_selector_that_is_none_is_an_error():
     refusal = Status(Code.ERROR, ("'Like' is not a valid label selector operator",))
     assert plugin.pre_filter(CycleState(new), new) == refusal
     assert plugin.pre_score(CycleState(new), new, bench.rows) == refusal
+
+
+def test_a_constraint_with_a_selector_that_is_none_is_an_error_also_where_only_scores_are_asked():
+    wrong = {"matchExpressions": [{"key": "a", "operator": "Like", "values": ["b"]}]}
+    soft = {"topologyKey": "zone", "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": wrong}
+    bench = Bench(node("n"))
+    plugin, new = bench.plugin("PodTopologySpread"), bench.pod(pod("p", topologySpreadConstraints=[soft]))
+    assert not plugin.abstains(CycleState(new), new)
+    refusal = Status(Code.ERROR, ("'Like' is not a valid label selector operator",))
+    assert plugin.pre_score(CycleState(new), new, bench.rows) == plugin.pre_filter(CycleState(new), new) == refusal

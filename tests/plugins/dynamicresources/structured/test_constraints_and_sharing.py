@@ -156,6 +156,14 @@ def test_lists_match_by_what_they_have_in_common() -> None:
     assert with_values(*values).got(claim(request(number=2), constraints=[distinct()])) == ["d1", "d3"]
 
 
+def test_lists_of_one_length_match_after_a_first_choice_that_was_none() -> None:
+    """Devices whose lists are not equal may go together: none is left out because it is alone with its list."""
+    values = ({"strings": each} for each in (["a", "b"], ["a", "c"], ["x", "y"]))
+    world = with_values(*values, features=Features(list_attributes=True))
+    asked = claim(request("any"), request("alike", 2), constraints=[match("drv/k", "alike")])
+    assert world.got(asked) == ["any=d2", "alike=d0", "alike=d1"]
+
+
 def test_dra_case_68_a_share_of_a_device() -> None:
     world = World()
     world.slice("s1", shared())
