@@ -4,6 +4,10 @@ import asyncio
 
 import pytest
 
+from koordsched.cluster.events import POD, ActionType, ClusterEvent
+from koordsched.framework.interface import PostFilter, PostFilterResult
+from koordsched.framework.status import Code, Status
+from koordsched.queue.hints import HintRegistration, Scope
 from tests.embedded import DEFAULT_CONFIG, Embedded, scheduler_on
 from tests.plugins.objects import container, node, pod
 from tests.scheduling.kubelet import Kubelet
@@ -74,6 +78,40 @@ def test_equivalent_pods(first, second, alike, configuration):
         embedded.insert(node("n", cpu="4"))
         async with scheduler_on(embedded, configuration) as running:
             assert await evaluated(embedded, running, [first, second]) == (["first"] if alike else ["first", "second"])
+
+    run(main())
+
+
+class Acts(PostFilter):
+    """Its hints take each pod for a case of its own, and it says nothing of shapes."""
+
+    name = "Acts"
+
+    def __init__(self, args, handle):
+        pass
+
+    def events_to_register(self):
+        return [HintRegistration(self.name, ClusterEvent(POD, ActionType.DELETE), None, Scope.POD)]
+
+    def post_filter(self, cycle, pod, codes):
+        return PostFilterResult(Status(Code.UNSCHEDULABLE))
+
+
+class TreatsAlike(Acts):
+    """Has the same answer for all pods of a shape."""
+
+    def treats_alike(self, shape):
+        return True
+
+
+@pytest.mark.parametrize(("plugin", "alike"), [(Acts, False), (TreatsAlike, True)])
+def test_plugins_that_act_for_single_pods_are_asked_for_each(plugin, alike):
+    async def main():
+        embedded = Embedded()
+        embedded.insert(node("n", cpu="4"))
+        async with scheduler_on(embedded, plugins=[plugin]) as running:
+            found = await evaluated(embedded, running, [big("first"), big("second")])
+            assert found == (["first"] if alike else ["first", "second"])
 
     run(main())
 

@@ -677,6 +677,26 @@ def test_a_place_that_is_given_up_below_a_full_parent_wakes_its_other_children()
     assert woken(world, new)
 
 
+def test_every_change_of_a_number_has_a_version_that_was_not_there_before():
+    """Writers and monitors look again only when it is another one."""
+    world = World(node("n", cpu=10), args={"enableRuntimeQuota": True})
+    waits, placed = pod("waits", {"cpu": 1}, "q"), pod("placed", {"cpu": 1}, "q", on="n")
+    steps = [
+        lambda: world.put(quota("q", {"cpu": 4})),
+        lambda: world.put(waits),
+        lambda: world.put(placed),
+        lambda: world.put(quota("q", {"cpu": 5})),
+        lambda: world.remove(placed),
+        lambda: world.remove(waits),
+        lambda: world.remove(quota("q", {})),
+    ]
+    versions = [world.books.version]
+    for step in steps:
+        step()
+        versions.append(world.books.version)
+    assert sorted(set(versions)) == versions
+
+
 def test_every_case_of_the_spec_is_a_test():
     """Those about controllers and webhooks are beside the tests of these."""
     tests = Path(__file__).parent.rglob("test_*.py")
