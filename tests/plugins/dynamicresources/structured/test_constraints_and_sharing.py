@@ -187,6 +187,14 @@ def test_dra_case_70_shares_that_are_allocated() -> None:
     assert world.got(part("11Gi")) is None
 
 
+def test_dra_case_71_steps_begin_at_the_least() -> None:
+    world = World()
+    policy = {"default": "2Gi", "validRange": {"min": "2Gi", "max": "30Gi", "step": "4Gi"}}
+    world.slice("s1", shared(policy=policy))
+    for asked, given in (("1Gi", "2Gi"), ("3Gi", "6Gi"), ("6Gi", "6Gi"), ("7Gi", "10Gi")):
+        assert consumed(world, part(asked)) == [("g", {"mem": given}, True)]
+
+
 def test_dra_case_71_range_and_steps() -> None:
     world = World()
     policy = {"default": "4Gi", "validRange": {"min": "4Gi", "max": "20Gi", "step": "4Gi"}}
