@@ -184,7 +184,7 @@ class _Applied:
         self._covered = covered
         self._what_if = cluster.what_if()
         self._before: Collection[int] = ()
-        self._told: list[tuple[Pod, int, int]] = []
+        self._told: list[tuple[PodFilter, Pod, int, int]] = []
 
     def __enter__(self) -> None:
         overlay, what_if = self._overlay, self._what_if.__enter__()
@@ -197,7 +197,7 @@ class _Applied:
                     differing |= what_if.add(other, row) if sign > 0 else what_if.remove(other, row)
                     for plugin in self._filters:
                         _tell(plugin, self._cycle, other, row, sign)
-                        self._told.append((other, row, sign))
+                        self._told.append((plugin, other, row, sign))
                 overlay.facets[row] = differing
         except BaseException:
             self.__exit__()
@@ -206,9 +206,8 @@ class _Applied:
     def __exit__(self, *_: object) -> None:
         try:
             self._overlay._covered, self._overlay._level = self._before, 0
-            for other, row, sign in reversed(self._told):
-                for plugin in self._filters:
-                    _tell(plugin, self._cycle, other, row, -sign)
+            for plugin, other, row, sign in reversed(self._told):
+                _tell(plugin, self._cycle, other, row, -sign)
         finally:
             self._what_if.__exit__()
 

@@ -365,3 +365,23 @@ async def test_default_binder(failure, expected):
     wanted = bench.pod(pod("p"))
     assert await bench.plugin("DefaultBinder").bind(CycleState(wanted), wanted, "n") == expected
     assert bound == ([] if failure else [("default/p", "n")])
+
+
+def test_an_affinity_term_with_a_selector_that_is_none_is_an_error():
+    wrong = {"matchExpressions": [{"key": "a", "operator": "Like", "values": ["b"]}]}
+    away = {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "zone", "labelSelector": wrong}]}
+    bench = Bench(node("n"))
+    plugin, new = bench.plugin("InterPodAffinity"), bench.pod(pod("p", affinity={"podAntiAffinity": away}))
+    refusal = Status(Code.ERROR, ("'Like' is not a valid label selector operator",))
+    assert plugin.pre_filter(CycleState(new), new) == refusal
+    assert plugin.pre_score(CycleState(new), new, bench.rows) == refusal
+
+
+def test_a_constraint_with_a_selector_that_is_none_is_an_error_also_where_only_scores_are_asked():
+    wrong = {"matchExpressions": [{"key": "a", "operator": "Like", "values": ["b"]}]}
+    soft = {"topologyKey": "zone", "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": wrong}
+    bench = Bench(node("n"))
+    plugin, new = bench.plugin("PodTopologySpread"), bench.pod(pod("p", topologySpreadConstraints=[soft]))
+    assert not plugin.abstains(CycleState(new), new)
+    refusal = Status(Code.ERROR, ("'Like' is not a valid label selector operator",))
+    assert plugin.pre_score(CycleState(new), new, bench.rows) == plugin.pre_filter(CycleState(new), new) == refusal

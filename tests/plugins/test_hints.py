@@ -336,3 +336,27 @@ def test_a_node_that_begins_or_ceases_to_count_moves_what_others_are_held_agains
     waiting = pod("p", labels=X, nodeSelector={"disk": "ssd"}, topologySpreadConstraints=[constraint])
     old, new = (node("n", labels={"zone": "a", "disk": disk}) for disk in (before, after))
     assert ask("PodTopologySpread", NODE, LABEL, waiting, old, new) is expected
+
+
+REV = pod("p", labels=X, topologySpreadConstraints=[spread("zone", 1, X, matchLabelKeys=["rev"])])
+
+
+def owned(item, name):
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": name, "uid": name, "controller": True}
+    return {**item, "metadata": {**item["metadata"], "ownerReferences": [owner]}}
+
+
+def test_pods_of_a_shape_whose_constraints_may_differ_are_asked_about_apart():
+    """Labels may be part of a selector, an owner may give the default one, and pods of a namespace count."""
+    bench = Bench()
+    alike = [bench.pod(owned(REV, "one")) for _ in range(2)]
+    others = [
+        bench.pod(owned(pod("p", labels={**X, "rev": "2"}, **{key: REV["spec"][key] for key in REV["spec"]}), "one")),
+        bench.pod(owned(REV, "two")),
+        bench.pod(owned({**REV, "metadata": {**REV["metadata"], "namespace": "other"}}, "one")),
+    ]
+    assert len({each.shape for each in (*alike, *others)}) == 1
+    for registration in bench.plugin("PodTopologySpread").events_to_register():
+        key = registration.scope.key
+        assert key(alike[0]) == key(alike[1])
+        assert len({key(each) for each in (alike[0], *others)}) == 4

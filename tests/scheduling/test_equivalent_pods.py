@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from koordsched.cluster.events import NODE_ADD
-from koordsched.framework.interface import BeforePreFilter, Reserve
-from koordsched.framework.status import SUCCESS
-from koordsched.queue.hints import GroupBy, HintRegistration
+from koordsched.cluster.events import NODE_ADD, POD, ActionType, ClusterEvent
+from koordsched.framework.interface import BeforePreFilter, PostFilter, PostFilterResult, Reserve
+from koordsched.framework.status import SUCCESS, Code, Status
+from koordsched.queue.hints import GroupBy, HintRegistration, Scope
 from tests.embedded import DEFAULT_CONFIG, Embedded, scheduler_on
 from tests.plugins.objects import container, node, pod
 from tests.scheduling.kubelet import Kubelet
@@ -113,6 +113,40 @@ def test_hooks_of_plugins_tell_pods_apart_as_well():
             for thing, tenant in zip(pods, "aab", strict=True):
                 thing["metadata"]["annotations"] = {"tenant": tenant}
             assert await evaluated(embedded, running, pods) == ["first", "third"]
+
+    run(main())
+
+
+class Acts(PostFilter):
+    """Its hints take each pod for a case of its own, and it says nothing of shapes."""
+
+    name = "Acts"
+
+    def __init__(self, args, handle):
+        pass
+
+    def events_to_register(self):
+        return [HintRegistration(self.name, ClusterEvent(POD, ActionType.DELETE), None, Scope.POD)]
+
+    def post_filter(self, cycle, pod, codes):
+        return PostFilterResult(Status(Code.UNSCHEDULABLE))
+
+
+class TreatsAlike(Acts):
+    """Has the same answer for all pods of a shape."""
+
+    def treats_alike(self, shape):
+        return True
+
+
+@pytest.mark.parametrize(("plugin", "alike"), [(Acts, False), (TreatsAlike, True)])
+def test_plugins_that_act_for_single_pods_are_asked_for_each(plugin, alike):
+    async def main():
+        embedded = Embedded()
+        embedded.insert(node("n", cpu="4"))
+        async with scheduler_on(embedded, plugins=[plugin]) as running:
+            found = await evaluated(embedded, running, [big("first"), big("second")])
+            assert found == (["first"] if alike else ["first", "second"])
 
     run(main())
 

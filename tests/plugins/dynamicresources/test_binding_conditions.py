@@ -34,10 +34,10 @@ def counted(there):
     return found
 
 
-def play(steps, *more, args=None, conditions=CONDITIONS):
+def play(steps, *more, args=None, conditions=CONDITIONS, gates=()):
     async def work():
         objects = (N1, device_class(), slice_of("n1", ("d0", conditions)), *more)
-        async with world(*objects, args=args) as there:
+        async with world(*objects, args=args, gates=gates) as there:
             await steps(there)
 
     run(work())
@@ -123,3 +123,13 @@ def test_dra_case_105_a_claim_that_will_not_be_ready_is_freed(status):
         )
 
     play(steps, N2, claim(status=status))
+
+
+def test_without_the_feature_no_pod_waits_for_conditions():
+    async def steps(there):
+        there.embedded.insert(claiming("p", "c"))
+        await asyncio.sleep(0.5)
+        assert there.where("p") == "n1"
+
+    old = allocated("d0", timestamp="2029-12-31T23:00:00Z", **CONDITIONS)
+    play(steps, claim(status=old), gates=("DRADeviceBindingConditions=false",))

@@ -299,16 +299,19 @@ def test_the_limit_shows_what_the_quotas_beside_it_share():
     world.put(quota("below", {"cpu": 2, "memory": "2Gi"}, parent="plain"))
     world.put(quota("lends-not", {"memory": "1Gi"}, {"memory": "1Gi"}, allow_lent_resource="false"))
     world.put(quota("devices", {"cpu": 4, "nvidia.com/gpu": 4}))
-    said = {}
-    for name in ("plain", "below", "lends-not", "devices"):
+
+    def limit(name):
         world.put(new := pod(f"new-{name}", {"cpu": 5, "memory": "5Gi", "nvidia.com/gpu": 5}, name))
-        said[name] = world.refusal(new).partition(", runtime: ")[2].partition(", used: ")[0]
-    assert said == {
+        return world.refusal(new).partition(", runtime: ")[2].partition(", used: ")[0]
+
+    assert {name: limit(name) for name in ("plain", "below", "lends-not", "devices")} == {
         "plain": "cpu:4,memory:4Gi,nvidia.com/gpu:0",
         "below": "cpu:2,memory:2Gi",
         "lends-not": "cpu:0,memory:1Gi,nvidia.com/gpu:0",
         "devices": "cpu:4,memory:0,nvidia.com/gpu:4",
     }
+    world.remove(quota("devices", {}))
+    assert limit("plain") == "cpu:4,memory:4Gi", "none names it any more"
 
 
 def test_a_parent_has_nothing_to_give_of_what_only_others_name():
@@ -657,6 +660,41 @@ def test_elasticquota_case_32_hints(checks_parents):
         assert not woken(world, new)
         world.put(quota("mine", {"cpu": 20}, {"cpu": 10}, parent="top"))
         assert woken(world, new), "the quota grew"
+
+
+def test_a_place_that_is_given_up_below_a_full_parent_wakes_its_other_children():
+    args = {"enableRuntimeQuota": False, "enableCheckParentQuota": True}
+    world = World(node("n", cpu=100), quota("top", {"cpu": 4}, is_parent="true"), args=args)
+    for name in ("mine", "other"):
+        world.put(quota(name, {"cpu": 4}, parent="top"))
+    world.put(placed := pod("placed", {"cpu": 4}, "other"))
+    world.cluster.assume(world.pod(placed), world.cluster.table.row_of["n"])
+    world.put(new := pod("new", {"cpu": 4}, "mine"))
+    assert world.refusal(new) is not None
+    woken(world, new)
+    world.cluster.forget(world.cluster.assumed[world.pod(placed).uid])
+    assert world.refusal(new) is None
+    assert woken(world, new)
+
+
+def test_every_change_of_a_number_has_a_version_that_was_not_there_before():
+    """Writers and monitors look again only when it is another one."""
+    world = World(node("n", cpu=10), args={"enableRuntimeQuota": True})
+    waits, placed = pod("waits", {"cpu": 1}, "q"), pod("placed", {"cpu": 1}, "q", on="n")
+    steps = [
+        lambda: world.put(quota("q", {"cpu": 4})),
+        lambda: world.put(waits),
+        lambda: world.put(placed),
+        lambda: world.put(quota("q", {"cpu": 5})),
+        lambda: world.remove(placed),
+        lambda: world.remove(waits),
+        lambda: world.remove(quota("q", {})),
+    ]
+    versions = [world.books.version]
+    for step in steps:
+        step()
+        versions.append(world.books.version)
+    assert sorted(set(versions)) == versions
 
 
 def test_every_case_of_the_spec_is_a_test():

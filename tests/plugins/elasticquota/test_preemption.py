@@ -106,6 +106,16 @@ def test_never_and_terminating():
         assert world.explain(waiting).message.endswith(end)
 
 
+def test_a_nomination_that_the_status_does_not_show_yet_counts():
+    world = World(node("n", cpu=100), quota("q", {"cpu": 4}), args=BY_MAX)
+    old = pod("old", {"cpu": 4}, "q", on="n")
+    old["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    world.put(old)
+    world.put(new := pod("new", {"cpu": 4}, "q", priority=9))
+    world.offline.nominator.add(world.pod(new), "n")
+    assert world.explain(new).message.endswith("a terminating pod on the nominated node.")
+
+
 def test_a_pod_refused_by_its_quota_evicts_no_pod_for_the_nodes_sake():
     world = World(node("n", cpu=10), quota("q", {"cpu": 4}), args=BY_MAX, post_filter=BOTH_PREEMPT)
     world.put(pod("same", {"cpu": 4}, "q", on="n", priority=9))

@@ -58,6 +58,8 @@ def changes():
     cousin = pod("cousin", {"cpu": 4}, "twin", on="n")
     parents = {"enableRuntimeQuota": False, "enableCheckParentQuota": True}
     yield "parent has room again", [*top, cousin], parents, lambda e: remove(e, cousin), True
+    low = [quota("top", MINE, is_parent="true"), quota("mine", ROOMY, parent="top"), filler]
+    yield "parent's max grows", low, {}, lambda e: replace(e, quota("top", {"cpu": 8}, is_parent="true")), True
 
 
 @pytest.mark.parametrize(

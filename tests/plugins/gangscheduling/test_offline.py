@@ -137,6 +137,17 @@ def test_an_explanation_says_why_no_room_is_made():
     assert explained.message.endswith(", No preemption victims found for incoming preemptor")
 
 
+def test_room_that_is_being_made_on_a_node_the_status_does_not_show_yet_is_waited_for():
+    low = pod("low", container(cpu="4"), on="n1", priority=1)
+    low["metadata"]["deletionTimestamp"] = "2030-01-01T00:00:00Z"
+    low["status"]["conditions"] = [{"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}]
+    other = pod("other", container(cpu="4"), on="n2", priority=1)
+    objects = [node("n1", cpu="4"), node("n2", cpu="4"), group(1, priority=10), low, other, member("a", "4")]
+    scheduler = offline(*objects, gates=WHOLE)
+    scheduler.nominator.add(scheduler.pending["default/a"], "n1")
+    assert scheduler.explain("default/a").job.message.endswith(f", {messages.VICTIMS_LEAVE}")
+
+
 def test_an_explanation_shows_the_group():
     explained = offline(node("n1", cpu="4"), group(2), member("a"), member("b")).explain("default/a")
     assert explained.job is not None

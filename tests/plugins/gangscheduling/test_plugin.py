@@ -1,17 +1,19 @@
 """The plugin by itself: Permit, hints, and what is written of conditions."""
 
+import asyncio
 from types import SimpleNamespace
 
 import pytest
 
 from koordsched.framework.jobs import Ending
 from koordsched.framework.status import Code
-from koordsched.plugins.gangscheduling.controller import changed_conditions, outcome_of
+from koordsched.plugins.gangscheduling.controller import PodGroupConditions, changed_conditions, outcome_of
 from koordsched.plugins.gangscheduling.plugin import GATES, GangScheduling
 from koordsched.plugins.shared.podgroups import Condition, PodGroup, PodGroupStatus
 from tests.plugins.gangscheduling.test_offline import group, member
 from tests.plugins.harness import Bench
 from tests.plugins.objects import node, pod
+from tests.waiting import until
 
 
 class Waiting(dict):
@@ -67,6 +69,12 @@ def test_a_pod_that_lost_its_place_counts_no_more(bench):
     bench.cluster.forget(first)
     bench.cluster.assume(second, 0)
     assert bench.plugin.permit(None, second, 0)[0].code is Code.WAIT
+
+
+def test_a_pod_whose_group_is_gone_is_not_let_go(bench):
+    (alone,) = pending(bench, "a")
+    status, seconds = bench.plugin.permit(None, alone, 0)
+    assert (status.code, seconds) == (Code.UNRESOLVABLE, 0.0)
 
 
 def test_without_its_gates_it_does_nothing():
@@ -137,3 +145,38 @@ OTHER = Condition("DisruptionTarget", "False", 1, "T0", "x", "y")
 def test_what_is_written(before, ending, message, expected):
     found = conditions(*before)
     assert changed_conditions(found, outcome_of(found, ending, message), "T1") == expected
+
+
+class Writes:
+    """Notes the conditions that are written."""
+
+    def __init__(self):
+        self.said = []
+
+    async def merge(self, kind, meta, patch, subresource):
+        (condition,) = patch["status"]["conditions"]
+        self.said.append((meta.uid, condition["status"]))
+
+
+@pytest.mark.parametrize(
+    ("endings", "expected"),
+    [
+        # Pods that come later do not matter.
+        ([("u", Ending.SCHEDULED), ("u", Ending.UNSCHEDULABLE)], ("u", "True")),
+        ([("u", Ending.UNSCHEDULABLE), ("u", Ending.SCHEDULED)], ("u", "True")),
+        # Another group of the same name.
+        ([("u", Ending.SCHEDULED), ("v", Ending.UNSCHEDULABLE)], ("v", "False")),
+    ],
+)
+async def test_a_group_stays_scheduled_also_before_that_is_written(bench, endings, expected):
+    writes = Writes()
+    controller = PodGroupConditions(bench.plugin, None, SimpleNamespace(writes=writes, clock=bench.handle.clock))
+    for uid, ending in endings:
+        made = group(1)
+        made["metadata"]["uid"] = uid
+        bench.add(made)
+        bench.plugin.cache.ended("default/g", ending, "m")
+    work = asyncio.ensure_future(controller.run())
+    await until(lambda: writes.said, "a condition")
+    work.cancel()
+    assert writes.said == [expected]

@@ -110,6 +110,23 @@ def test_victims_read_for_whom_and_the_group_waits_for_all_of_them():
     playing(scenario, nodes=("n1", "n2"))
 
 
+def test_a_pod_that_takes_the_room_that_was_made_goes_too():
+    async def scenario(cluster, running):
+        cluster.runs("low", "n1", cpu="8", priority=1)
+        cluster.group(1, priority=100)
+        cluster.members(1, cpu="8")
+        await asyncio.sleep(0.5)
+        assert cluster.going() == ["low"]
+        cluster.runs("intruder", "n1", cpu="8", priority=1)
+        await asyncio.sleep(5)
+        assert cluster.going() == ["low"]
+        await cluster.delete("low")
+        await asyncio.sleep(30)
+        assert cluster.going() == ["intruder"]
+
+    playing(scenario)
+
+
 def test_no_pod_is_evicted_for_a_group_that_does_not_fit_even_then():
     async def scenario(cluster, running):
         cluster.runs("low", "n1", cpu="8", priority=1)

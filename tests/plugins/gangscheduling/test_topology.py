@@ -2,11 +2,12 @@
 
 import asyncio
 from random import Random
+from types import SimpleNamespace
 
 import pytest
 
 from koordsched.plugins import IN_TREE
-from koordsched.plugins.gangscheduling.topology import TOPOLOGY_GATES, PodGroupPodsCount
+from koordsched.plugins.gangscheduling.topology import TOPOLOGY_GATES, PodGroupPodsCount, TopologyPlacementGenerator
 from koordsched.scheduling.offline import OfflineScheduler
 from tests.extraplugins import resolved_with
 from tests.plugins.gangscheduling.running import ALL_GATES, PodGroupCluster, scheduling
@@ -112,6 +113,19 @@ def test_members_that_have_a_node_pin_the_domain():
         assert (len(cluster.placed()), racks(cluster)) == (3, {"b"})
 
     on_cluster(scenario)
+
+
+def test_a_member_on_a_node_that_is_not_there_pins_none():
+    bench = Bench()
+    bench.handle.features = TOPOLOGY_GATES
+    generator = TopologyPlacementGenerator(None, bench.handle)
+    bench.add(node("a1", labels={RACK: "a"}))
+    while bench.cluster.table.size < len(bench.cluster.table.alive.data):
+        bench.add(node(f"b{bench.cluster.table.size}", labels={RACK: "b"}))
+    bench.add(group(2, **CONSTRAINT))
+    bench.add(member("m-0", on="gone"))
+    found = generator.placements(SimpleNamespace(name="default/g"))
+    assert [placement.name for placement in found] == ["a", "b"]
 
 
 def test_members_in_two_domains_are_an_error():

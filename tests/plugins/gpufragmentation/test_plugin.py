@@ -11,7 +11,7 @@ from koordsched.plugins.gpufragmentation.books import ValueBooks
 from koordsched.plugins.shared.devices.columns import DeviceColumns
 from tests.plugins.deviceshare.machines import device, gpu
 from tests.plugins.harness import resolved, scheduler
-from tests.plugins.objects import container, node, pod
+from tests.plugins.objects import container, node, node_affinity, pod, term
 from tests.plugins.states import carry_over
 
 NAME = "GPUFragmentation"
@@ -162,15 +162,31 @@ def test_a_node_with_more_gpus_than_any_had(share):
     assert offline.schedule("default/p").node in (("old", "large") if share <= 100 else ("large",))
 
 
-def test_tasks_that_need_a_model_keep_others_off_it():
-    picky = {"nodeSelector": {MODEL: "rare"}}
+PICKY = {"nodeSelector": {MODEL: "rare"}}
+IN_RARE = {"affinity": node_affinity(required=[term((MODEL, "In", "rare"))])}
+LIKES_RARE = {"affinity": node_affinity(preferred=[(1, term((MODEL, "In", "rare")))])}
+
+
+def with_picky_pod(**spec):
+    """A rare node with a pod on it, and a common one."""
     state = [*machine("rare", *gpus(2), model="rare"), *machine("other", *gpus(8), model="common")]
     given = {"gpu": [{"minor": 0, "resources": {CORE: "100", RATIO: "100", MEMORY: "80Gi"}}]}
-    picked = wants("x", 100, on="rare", **picky)
+    picked = wants("x", 100, on="rare", **spec)
     picked["metadata"]["annotations"] = {ALLOCATED: json.dumps(given)}
-    offline = scheduler([*state, picked], profile())
+    return scheduler([*state, picked], profile())
+
+
+def test_tasks_that_need_a_model_keep_others_off_it():
+    offline = with_picky_pod(**PICKY)
     assert place(offline, wants("p", 100))[0] == "other"
-    assert place(offline, wants("q", 100, **picky))[0] == "rare"
+    assert place(offline, wants("q", 100, **PICKY))[0] == "rare"
+
+
+def test_affinity_that_is_required_needs_a_model_as_a_selector_does():
+    needed, required, preferred, free = (
+        values_of(with_picky_pod(**spec)).values.gpu.tolist() for spec in (PICKY, IN_RARE, LIKES_RARE, {})
+    )
+    assert needed == required != preferred == free
 
 
 def test_memory_is_a_part_of_a_gpu():
@@ -179,6 +195,23 @@ def test_memory_is_a_part_of_a_gpu():
     waiting = offline.add(asked)
     assert values_of(offline).task(waiting.shape)[1:] == (1, 47)
     assert place(offline, {**asked, "metadata": {**asked["metadata"], "name": "q", "uid": "q"}}) == ("used", [1])
+
+
+def test_the_least_part_of_a_gpu():
+    offline = scheduler(machine("n", *gpus(2)), profile())
+    assert values_of(offline).task(offline.add(wants("p", 1)).shape)[1:] == (1, 1)
+
+
+RATIO_ALONE = [gpu(minor, **{RATIO: "100"}) for minor in range(2)]
+
+
+@pytest.mark.parametrize("of", [gpus(2), RATIO_ALONE])
+def test_the_balance_of_cpu_is_the_mean_of_what_nodes_have_and_what_pods_take(of):
+    offline = scheduler(machine("n", *of, cpu="32"), profile())
+    assert values_of(offline).values.balance == 16
+    offline.add(runs("a", "n", 0, 100, cpu="8"))
+    offline.timers.run()
+    assert values_of(offline).values.balance == (16 + 8) / 2
 
 
 def test_gpus_that_are_not_healthy_do_not_count():

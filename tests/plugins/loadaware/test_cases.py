@@ -7,6 +7,7 @@ import pytest
 
 from koordsched import config
 from koordsched.plugins import CATALOG
+from koordsched.plugins.loadaware.args import advise
 from koordsched.plugins.loadaware.contribution import deadline
 from tests.plugins.loadaware.objects import GIBI, P16, container, measured, metric, node, p16, pod
 from tests.plugins.loadaware.world import NOW, World, configuration
@@ -185,6 +186,7 @@ def test_loadaware_case_19():
     both = {"estimatedSecondsAfterPodScheduled": 180, "estimatedSecondsAfterInitialized": 10}
     running = pod("p", on="n", placed=NOW - 60, initialized=NOW - 30)
     assert until(both, running) == NOW - 20
+    assert until({**both, "estimatedSecondsAfterInitialized": 1}, running) == NOW - 29
     assert until({"estimatedSecondsAfterPodScheduled": 180}, running) == NOW + 120
     starting = pod("p", on="n", placed=NOW - 60, initialized=NOW - 30)
     starting["status"]["conditions"][1]["status"] = "False"
@@ -193,6 +195,28 @@ def test_loadaware_case_19():
 
 def _snake(name):
     return re.sub("[A-Z]", lambda found: f"_{found[0].lower()}", name)
+
+
+@pytest.mark.parametrize(("seconds", "counts"), [(100, False), (101, True)])
+def test_loadaware_case_19_an_estimate_is_in_force_until_the_time_of_the_report(seconds, counts):
+    world = World(
+        node(),
+        metric(of_node=("1", "1Gi"), at=NOW, pods=[measured("p", "1", "1Gi")]),
+        running := pod("p", {"cpu": "4", "memory": "4Gi"}, on="n", placed=NOW - 100),
+        args={"estimatedSecondsAfterPodScheduled": seconds},
+    )
+    found = world.loads.contribution_of(world.loads.of_node("n"), world.pod(running))
+    assert (found.node_delta is not None) is counts
+
+
+def test_nodes_that_are_gone_are_forgotten_with_their_reports():
+    world = World(node(), node("other"), report := metric("other", of_node=("1", "1Gi"), at=NOW))
+    world.cluster.remove_node("n")
+    assert [load.name for load in world.loads] == ["other"]
+    world.cluster.remove_node("other")
+    assert [load.name for load in world.loads] == ["other"]
+    world.remove(report)
+    assert list(world.loads) == []
 
 
 @pytest.mark.parametrize(
@@ -225,3 +249,19 @@ def test_loadaware_case_20(args, complaint):
     with pytest.raises(config.ConfigError) as raised:
         build()
     assert complaint in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("aggregated", "said"),
+    [
+        (None, []),
+        ({}, []),
+        ({"usageThresholds": {"cpu": 60}, "usageAggregationType": "p95"}, []),
+        ({"usageThresholds": {"cpu": 60}}, ["usageThresholds has no effect without aggregated.usageAggregationType"]),
+        ({"usageAggregationType": "p95"}, ["usageAggregationType has no effect without aggregated.usageThresholds"]),
+    ],
+)
+def test_what_upstream_never_uses_is_told(aggregated, said):
+    document = json.dumps(configuration({} if aggregated is None else {"aggregated": aggregated}))
+    given = config.resolve(config.load(document, catalog=CATALOG), catalog=CATALOG).profiles[0].args
+    assert list(advise(given["LoadAwareScheduling"])) == [f"aggregated.{text}" for text in said]

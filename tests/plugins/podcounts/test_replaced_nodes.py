@@ -7,13 +7,15 @@ whatever is kept by number (counts per domain, judgements, groups of rows) must 
 from random import Random
 
 import msgspec
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from koordsched.framework.interface import CycleState
 from koordsched.plugins.shared.podcounts import index
 from tests.depth import examples
-from tests.plugins.harness import scheduler
+from tests.plugins.harness import Bench, scheduler
 from tests.plugins.objects import container, node, node_affinity, pod, term
 
 HOSTNAME, ZONE, RACK = "kubernetes.io/hostname", "topology.kubernetes.io/zone", "example.com/rack"
@@ -174,3 +176,25 @@ def test_who_saw_nodes_come_and_go_answers_like_a_new_scheduler(kept, seed):
             history.check()
     finally:
         index._ALWAYS_KEPT, index._BUDGET = always_kept, budget
+
+
+@pytest.mark.parametrize(
+    ("plugin", "spec"),
+    [
+        ("PodTopologySpread", {"topologySpreadConstraints": [spread(ZONE, "web")]}),
+        ("InterPodAffinity", {"affinity": company("podAntiAffinity", ZONE, "web")}),
+    ],
+)
+def test_dry_runs_come_to_know_a_node_that_moved_although_no_filter_was_asked(plugin, spec):
+    """Where filters before it refuse all nodes, one is asked in the dry runs of preemption only."""
+    bench = Bench(*(node(f"n-{zone}", labels={ZONE: zone}) for zone in "abc"))
+    asked = bench.plugin(plugin)
+    bench.add(pod("there", on="n-a", labels={"app": "web"}))
+    new, found = bench.pod(pod("new", labels={"app": "web"}, **spec)), []
+    for _ in range(2):
+        dry_run = asked.dry_run(CycleState(new), new, ())
+        unchanged = [np.zeros(3, dtype=np.int64)] * len(dry_run.tallies)
+        codes = dry_run.filter(bench.cluster.table, bench.rows, unchanged)
+        found.append([not code for code in codes])
+        bench.add(node("n-a", labels={ZONE: "b"}))
+    assert found == [[False, True, True], [False, False, True]]

@@ -167,8 +167,13 @@ def drop_reference(embedded):
     change(embedded, "PersistentVolume", "v", lambda current: current["spec"].pop("claimRef"))
 
 
+def move_node(embedded):
+    change(embedded, "Node", "n1", lambda current: current["metadata"]["labels"].update({HOSTNAME: "moved"}))
+
+
 DYNAMIC = [storage_class(), claim("c")]
 STATIC = [LOCAL, volume("v", class_name="local"), claim("c", class_name="local")]
+HERE = [LOCAL, volume("v", class_name="local", at={HOSTNAME: ["n1"]}), claim("c", class_name="local")]
 
 
 @pytest.mark.parametrize(
@@ -188,6 +193,7 @@ STATIC = [LOCAL, volume("v", class_name="local"), claim("c", class_name="local")
         ),
         (DYNAMIC, delete("Node", "n1"), 'failed to get node "n1": node "n1" not found'),
         (STATIC, drop_reference, 'ClaimRef got reset for pv "v"'),
+        (HERE, move_node, 'pv "v" node affinity doesn\'t match node "n1": no matching NodeSelectorTerms'),
         (STATIC, bind_elsewhere, 'claim "default/c" was bound to pv "w", not to "v"'),
         (
             STATIC,

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from koordsched.framework.interface import CycleState
 from koordsched.plugins import KINDS
 from koordsched.plugins.nodevolumelimits.attached import AttachedVolumes
+from koordsched.plugins.volumebinding.plugin import VolumeBooks
 from koordsched.plugins.volumerestrictions.disks import DisksInUse
 from koordsched.plugins.volumerestrictions.plugin import ClaimsInUse
 from tests.plugins.harness import Bench
@@ -115,6 +116,7 @@ def test_books_equal_a_rebuild(seed):
     was, now = history.bench.cluster, fresh.cluster
     assert columns(was, history.attached) == columns(now, now.shared(AttachedVolumes))
     assert history.claims_in_use._users == now.shared(ClaimsInUse)._users
+    assert was.shared(VolumeBooks).volumes._prebound == now.shared(VolumeBooks).volumes._prebound
     mounted = {
         (disk, was.table.names[row]): users
         for disk, rows in history.disks_in_use._rows.items()

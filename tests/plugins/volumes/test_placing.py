@@ -2,6 +2,7 @@
 
 import pytest
 
+from koordsched.framework.interface import CycleState
 from tests.plugins.harness import Bench, explain, scheduler
 from tests.plugins.volumes.asking import refused
 from tests.plugins.volumes.objects import (
@@ -256,6 +257,19 @@ def test_capacities_and_labels_may_change_at_any_time():
     assert refuses() == {"a1", "a2", "b1", "c1"}
     bench.add(capacity("x", topology={}, capacity="5Gi"))
     assert refuses() == set()
+
+
+def test_a_node_that_comes_between_two_questions_of_a_cycle():
+    """While an extender is asked the cycle waits, and nodes may come."""
+    bench = Bench(*NODES, LOCAL, claim("c", class_name="local"), volume("v", class_name="local", at=ON_A1))
+    plugin, waiting, table = bench.plugin("VolumeBinding"), bench.pod(pod("p", "c")), bench.cluster.table
+    cycle, refusing = CycleState(waiting), []
+    assert plugin.pre_filter(cycle, waiting).ok
+    for _ in range(2):
+        codes = plugin.filter(cycle, waiting, table, bench.rows)
+        refusing.append([table.names[row] for row in bench.rows[codes != 0].tolist()])
+        bench.add(node("late"))
+    assert refusing == [["a2", "b1"], ["a2", "b1", "late"]]
 
 
 def test_the_profile_hides_a_missing_volume_behind_the_zone():

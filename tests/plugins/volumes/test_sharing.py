@@ -4,6 +4,7 @@ import pytest
 
 from koordsched.framework.interface import CycleState
 from tests.plugins.harness import Bench
+from tests.plugins.states import carry_over
 from tests.plugins.volumes.objects import HOSTNAME, LOCAL, claim, node, pod, storage_class, volume
 
 STATIC = (
@@ -54,3 +55,9 @@ class TestSharing:
         give_up = two.choose("a", on="n1")
         give_up()
         assert two.choose("a", on="n2")
+
+    def test_a_replay_from_a_checkpoint_knows_the_promise(self, objects):
+        two, later = Two(objects), Two(objects)
+        assert two.choose("a", on="n1")
+        carry_over(two.bench.handle, later.bench.handle)
+        assert later.choose("b", on="n2") is None

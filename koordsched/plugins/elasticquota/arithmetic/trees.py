@@ -93,16 +93,14 @@ class QuotaTrees:
         self._offer()
         return True
 
-    def undefine(self, name: str) -> bool:
-        """A quota is gone; its pods must have been taken out before. Returns whether it was there."""
+    def undefine(self, name: str) -> None:
+        """A quota is gone; its pods must have been taken out before. Nothing happens if it was not there."""
         definition = self._declared.pop(name, None)
-        if definition is None:
-            return False
-        if name == ROOT_QUOTA:
-            return False
+        if definition is None or name == ROOT_QUOTA:
+            return
         if name in self._built_in_max:
             self._declare_built_in(name, None)
-            return True
+            return
         self._unlist(definition)
         affected = self._affected_by(name, definition)
         affected.pop(name, None)
@@ -112,7 +110,6 @@ class QuotaTrees:
         accounting.leave(quota)
         self._drop_empty_trees()
         self._offer()
-        return True
 
     def problems(self, name: str) -> list[str]:
         """What is wrong with the place of a quota."""

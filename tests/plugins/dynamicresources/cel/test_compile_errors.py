@@ -51,6 +51,8 @@ MESSAGES = {
     "startsWith('a', 'b')": "1:11: found no matching overload for 'startsWith' applied to '(string, string)'",
     "1.all(x, true)": "1:1: expression of type 'int' cannot be range of a comprehension (must be list, map, or dynamic)",  # noqa: E501
     "[1].all(x, x)": "1:12: expected type 'bool' but found 'int'",
+    "[1].exists(x, x)": "1:15: expected type 'bool' but found 'int'",
+    "[1].exists_one(x, x)": "1:15: found no matching overload for '_?_:_' applied to '(int, int, int)'",
     "[1].exists(x, y == x)": "1:15: undeclared reference to 'y' (in container '')",
     "[1].filter(x, x) == []": "1:11: found no matching overload for '_?_:_' applied to '(int, list(int), list(int))'",
     "[1].all(1, true)": "1:9: argument must be a simple name",

@@ -17,6 +17,7 @@ TRUE = {
         dyn(1) == 1.0 && dyn(1u) == 1 && 2 > 1.5 && 1u < 2 && 1.5 <= 2u && -1 < 1u && 18446744073709551615u > 1
         1.0 / 0.0 == double('Infinity') && double('NaN') != double('NaN') && !(dyn(double('NaN')) == 1)
         dyn(9007199254740993) == 9007199254740992.0 && dyn(1) != true && dyn(1) != '1'
+        2.5 - 1.0 == 1.5 && 3u - 1u == 2u && 2.5 * 2.0 == 5.0
     """,
     "conversions": """
         int('42') == 42 && int(3.9) == 3 && int(-3.9) == -3 && int(7u) == 7 && int('-0010') == -10
@@ -30,7 +31,7 @@ TRUE = {
         dyn(1) == 1 && type(dyn('a')) == string
     """,
     "texts": """
-        '\\u00e9\\x41\\101\\n'.size() == 4 && r'\\n' == '\\\\n' && '''a'b''' == "a'b"
+        '\\u00e9\\x41\\101\\n'.size() == 4 && '\\ue000'.size() == 1 && r'\\n' == '\\\\n' && '''a'b''' == "a'b"
         'hello'.contains('ell') && 'hello'.startsWith('he') && 'hello'.endsWith('lo') && !'hello'.contains('z')
         size('héllo') == 5 && size(b'h\\303\\251') == 3 && 'a' + 'b' == 'ab' && b'a' + b'b' == b'ab' && 'a' < 'b'
         'tacocat'.charAt(3) == 'o' && 'tacocat'.charAt(7) == ''
@@ -54,6 +55,8 @@ TRUE = {
         '%s'.format([{'b': [1], 'a': duration('90s')}]) == '{"a":duration("90s"), "b":[1]}'
         '%s %s'.format([duration('1.5s'), timestamp('2020-01-02T03:04:05.600Z')]) == '1.5s 2020-01-02T03:04:05.6Z'
         '%f %f'.format(['NaN', '-Infinity']) == 'NaN -∞' && '%s'.format([int]) == 'int'
+        '%f %e %f'.format([double('NaN'), double('Infinity'), -double('Infinity')]) == 'NaN ∞ -∞'
+        '%s'.format([['\\u007f\\u0080\\uffff']]) == '["\\\\x7f\\\\u0080\\\\uffff"]'
     """,  # noqa: E501
     "patterns": """
         'a100-pcie'.matches('^a[0-9]+-') && matches('abc', 'b') && !'abc'.matches('^b')
@@ -65,6 +68,7 @@ TRUE = {
     "collections": """
         1 in [1, 2] && !(3 in [1, 2]) && 'a' in {'a': 1} && [1, 2][1] == 2 && {'a': 1}['a'] == 1 && {'a': 1}.a == 1
         dyn(1.0) in [1] && dyn(2u) in [1, 2] && {1: 'x'}[dyn(1u)] == 'x' && !(true in {1: 2}.map(k, dyn(k))) && {true: 1}[true] == 1
+        {1: 'x'}[dyn(1.0)] == 'x' && [1, 2][dyn(1.0)] == 2 && [1, 2][dyn(1u)] == 2
         [1] + [2] == [1, 2] && size([1, 2]) == 2 && {'a': 1}.size() == 1 && dyn([[1]]) == [[1.0]] && {'a': [1]} == {'a': [1]}
         has({'a': 1}.a) && !has({'a': 1}.b) && [1, 2, ?optional.none()] == [1, 2] && {?'a': optional.of(1)} == {'a': 1}
         [1, 2, 3].all(x, x > 0) && [1, 2].exists(x, x == 2) && [1, 2, 2].exists_one(x, x == 1) && [1].existsOne(x, x == 1)
@@ -93,6 +97,7 @@ TRUE = {
     "optionals": """
         optional.of(1).value() == 1 && optional.of(1).hasValue() && !optional.none().hasValue()
         {'a': 1}.?a.value() == 1 && !{'a': 1}.?b.hasValue() && {'a': 1}[?'a'].orValue(2) == 1 && [1][?5].orValue(2) == 2
+        [7][?0].orValue(2) == 7 && {'a': [7]}.?a[0].orValue(2) == 7
         {'a': {'b': 1}}.?a.b.value() == 1 && !{'a': {'b': 1}}.?z.b.hasValue() && {'a': 1}.?b.or({'a': 1}.?a).value() == 1
         optional.of(1).optMap(x, x + 1).value() == 2 && !optional.none().optMap(x, x).hasValue()
         optional.of({'a': 1}).optFlatMap(m, m.?a).value() == 1 && optional.of(dyn(1)) == optional.of(1.0)
@@ -110,6 +115,7 @@ TRUE = {
         quantity('200M').compareTo(quantity('0.2G')) == 0 && quantity('50M').compareTo(quantity('50Mi')) == -1
         quantity('150Mi').isGreaterThan(quantity('100Mi')) && quantity('50M').isLessThan(quantity('100M'))
         sign(quantity('-1')) == -1 && sign(quantity('0')) == 0 && sign(quantity('1n')) == 1 && quantity('0.1n') == quantity('1n')
+        quantity('1').add(9223372036854775806).isInteger() && !quantity('2').add(9223372036854775806).isInteger()
     """,  # noqa: E501
     "versions": """
         semver('1.2.3').major() == 1 && semver('1.2.3').minor() == 2 && semver('1.2.3').patch() == 3
@@ -145,18 +151,21 @@ TRUE = {
         format.dns1035Label().validate('1a').hasValue() && !format.qualifiedName().validate('a.b/c').hasValue()
         !format.dns1123LabelPrefix().validate('abc-').hasValue() && format.dns1123Label().validate('abc-').hasValue()
         !format.dns1123SubdomainPrefix().validate('a.b-').hasValue() && !format.dns1035LabelPrefix().validate('a-').hasValue()
+        format.dns1123LabelPrefix().validate('-').hasValue() && format.datetime().validate('2021-02-29T00:00:00Z').hasValue()
         !format.labelValue().validate('').hasValue() && format.labelValue().validate('a b').hasValue()
         !format.uri().validate('/a').hasValue() && format.uri().validate('').value() == ['parse "": empty url']
         !format.uuid().validate('123e4567-e89b-12d3-a456-426614174000').hasValue() && format.uuid().validate('x').hasValue()
         !format.byte().validate('aGk=').hasValue() && format.byte().validate('a').value() == ['invalid base64']
         !format.date().validate('2020-02-29').hasValue() && format.date().validate('2021-02-29').hasValue()
         !format.datetime().validate('2020-01-01T00:00:00Z').hasValue() && format.datetime().validate('2020').hasValue()
+        format.datetime().validate('2020-01-01').hasValue()
         format.named('dns1123Label').value() == format.dns1123Label() && !format.named('x').hasValue()
     """,  # noqa: E501
     "times": """
         duration('1h30m') == duration('5400s') && duration('-1.5s').getMilliseconds() == -1500 && duration('100us') < duration('1ms')
         duration('90m').getHours() == 1 && duration('90m').getMinutes() == 90 && duration('90s').getSeconds() == 90
         duration('1h') + duration('1s') == duration('3601s') && int(duration('1s')) == 1000000000
+        -dyn(duration('1s')) == duration('-1s')
         timestamp('2020-01-02T03:04:05Z') + duration('1s') == timestamp('2020-01-02T03:04:06Z')
         timestamp('2020-01-02T03:04:05Z') - timestamp('2020-01-02T03:04:00Z') == duration('5s')
         timestamp('2020-01-02T03:04:05Z') < timestamp('2020-01-02T03:04:05.1Z') && int(timestamp('1970-01-01T00:01:00Z')) == 60
@@ -198,6 +207,8 @@ ERRORS = {
     "{'a': 1}['b'] == 1": "no such key: b",
     "{1: 1}[2] == 1": "no such key: 2",
     "dyn([1])['a'] == 1": "unsupported index type 'string' in list",
+    "[1][dyn(1.5)] == 1": "unsupported index value 1.5 in list",
+    "{1: 1}[dyn(1.5)] == 1": "no such key: 1.5",
     "double('NaN') < 1.0": "NaN values cannot be ordered",
     "optional.none().value() == 1": "optional.none() dereference",
     "'abc'.charAt(4) == ''": "index out of range: 4",
@@ -218,6 +229,8 @@ ERRORS = {
     "semver('1.2-a', true) == semver('1.2.0')": "short version cannot contain PreRelease/Build meta data",
     "ip('a') == ip('::1')": 'IP Address "a" parse error during conversion from string: ParseAddr("a"): unable to parse IP',  # noqa: E501
     "ip('1.2.3') == ip('::1')": 'IP Address "1.2.3" parse error during conversion from string: ParseAddr("1.2.3"): IPv4 address too short',  # noqa: E501
+    "ip('1:2:1.2.3.4') == ip('::1')": 'IP Address "1:2:1.2.3.4" parse error during conversion from string: ParseAddr("1:2:1.2.3.4"): embedded IPv4 address must replace the final 2 fields of the address (at "1.2.3.4")',  # noqa: E501
+    "ip('::1.2.3.400') == ip('::1')": 'IP Address "::1.2.3.400" parse error during conversion from string: ParseAddr("::1.2.3.400"): IPv4 field has value >255',  # noqa: E501
     "ip('::ffff:1.2.3.4') == ip('::1')": 'IPv4-mapped IPv6 address "::ffff:1.2.3.4" is not allowed',
     "ip('fe80::1%a') == ip('::1')": 'IP address "fe80::1%a" with zone value is not allowed',
     "cidr('10.0.0.0') == cidr('::/0')": "network address parse error during conversion from string: network address parse error "  # noqa: E501
@@ -253,6 +266,7 @@ def test_error(text):
 
 COMPILE_ERRORS = {
     "int('x') == 1": "program instantiation failed: type conversion error from 'string' to 'int'",
+    "double('1_0') == 1.0": "program instantiation failed: type conversion error from 'string' to 'double'",
     "timestamp('x') == timestamp(0)": "invalid timestamp argument",
     "timestamp(-62135596801) == timestamp(0)": "invalid timestamp argument",
     "timestamp(253402300800) == timestamp(0)": "invalid timestamp argument",

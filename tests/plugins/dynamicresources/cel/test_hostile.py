@@ -134,6 +134,8 @@ def test_large_numbers():
     assert outcome("9" * 9000 + " == 1").endswith("^")
     assert outcome(f"int('{'0' * 5000}1') == 1") is True
     assert outcome("'%.999999999f'.format([1.0]) == ''").startswith("error during formatting: precision")
+    for digits in ("9" * 4000, "0x" + "9" * 4000, "9" * 2000 + "." + "9" * 2000):
+        assert outcome(f"double('{digits}!') == 1.0").endswith("from 'string' to 'double'")
     assert outcome("quantity('1e999999999').isInteger() || quantity('1e-999999999').isInteger()") is False
     assert outcome("duration('" + "1h" * 4000 + "') == duration('1s')").startswith("compilation failed")
 

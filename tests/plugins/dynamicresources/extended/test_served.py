@@ -74,6 +74,12 @@ def test_dra_case_108_a_resource_from_nowhere_does_not_fit():
     assert served.split(wanted) == {"n5": None, "n2": claimed, "n3": None, "n4": None}
 
 
+def test_dra_case_108_one_of_two_resources_from_nowhere_is_enough():
+    nodes = [node("n1", **{"x.io/one": 1}), node("n2", **{"x.io/two": 1}), node("n3", **{"x.io/one": 1, "x.io/two": 1})]
+    wanted = pod("p", container(**{"x.io/one": 1, "x.io/two": 1}))
+    assert Served(nodes, [GPU]).split(wanted) == {"n1": None, "n2": None, "n3": {}}
+
+
 def test_dra_case_108_without_a_class_the_plugin_has_nothing_to_do():
     served = Served([node("n1")], [])
     assert served.concerns(pod("p", container(**{"x.io/gpu": 1}))) == (True, False)

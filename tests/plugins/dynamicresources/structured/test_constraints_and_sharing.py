@@ -156,6 +156,14 @@ def test_lists_match_by_what_they_have_in_common() -> None:
     assert with_values(*values).got(claim(request(number=2), constraints=[distinct()])) == ["d1", "d3"]
 
 
+def test_lists_of_one_length_match_after_a_first_choice_that_was_none() -> None:
+    """Devices whose lists are not equal may go together: none is left out because it is alone with its list."""
+    values = ({"strings": each} for each in (["a", "b"], ["a", "c"], ["x", "y"]))
+    world = with_values(*values, features=Features(list_attributes=True))
+    asked = claim(request("any"), request("alike", 2), constraints=[match("drv/k", "alike")])
+    assert world.got(asked) == ["any=d2", "alike=d0", "alike=d1"]
+
+
 def test_dra_case_68_a_share_of_a_device() -> None:
     world = World()
     world.slice("s1", shared())
@@ -177,6 +185,14 @@ def test_dra_case_70_shares_that_are_allocated() -> None:
     world.use(share("g", "30Gi"))
     assert world.got(part("10Gi")) == ["g"]
     assert world.got(part("11Gi")) is None
+
+
+def test_dra_case_71_steps_begin_at_the_least() -> None:
+    world = World()
+    policy = {"default": "2Gi", "validRange": {"min": "2Gi", "max": "30Gi", "step": "4Gi"}}
+    world.slice("s1", shared(policy=policy))
+    for asked, given in (("1Gi", "2Gi"), ("3Gi", "6Gi"), ("6Gi", "6Gi"), ("7Gi", "10Gi")):
+        assert consumed(world, part(asked)) == [("g", {"mem": given}, True)]
 
 
 def test_dra_case_71_range_and_steps() -> None:

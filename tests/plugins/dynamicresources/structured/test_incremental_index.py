@@ -136,3 +136,11 @@ def test_selectors_that_are_gone_are_forgotten() -> None:
     entry = world.index.node(0)
     assert entry is not None
     assert len(entry.matched) < 300
+
+
+def test_names_of_nodes_that_are_gone_are_forgotten() -> None:
+    world = fleet(2)
+    for number in range(100):
+        world.slice("s", "d0", pool="late", nodeName=f"gone-{number}")
+        world.index.refresh()
+    assert set(world.index._named) == {"n0", "n1", "gone-99"}

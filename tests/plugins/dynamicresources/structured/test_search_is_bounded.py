@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import count
+from itertools import combinations, count
+from random import Random
 
 import numpy as np
 import pytest
@@ -134,3 +135,27 @@ def test_all_searches_of_a_call_together() -> None:
 )
 def test_needs_that_can_be_shared_out(needs: list[tuple[int, int]], possible: bool) -> None:
     assert can_be_shared_out(needs, [1, 2, 4, 8]) is possible
+
+
+def shared_out(needs: list[tuple[int, int]], left: int) -> bool:
+    """The same by trying everything."""
+    if not needs:
+        return True
+    (number, devices), *others = needs
+    bits = [1 << at for at in range(8) if devices & left & 1 << at]
+    return any(shared_out(others, left & ~sum(chosen)) for chosen in combinations(bits, number))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_needs_are_shared_out_as_by_trying_everything(seed: int) -> None:
+    rng = Random(seed)
+    found = set()
+    for _ in range(100):
+        kinds = [0b11, 0b1100, 0b110000, 0b1000000, 0b10000000]
+        sets = [rng.sample(kinds, rng.randint(1, 4)) for _ in range(rng.randint(2, 4))]
+        needs = [(rng.randint(1, 3), sum(of)) for of in sets]
+        possible = shared_out(needs, 0xFF)
+        assert can_be_shared_out(needs, kinds) is possible
+        assert can_be_shared_out(needs, [1 << at for at in range(8)]) is possible
+        found.add(possible)
+    assert found == {True, False}

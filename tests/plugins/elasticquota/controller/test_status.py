@@ -121,6 +121,24 @@ class Round:
             self.ledger.apply("default", name, patch)
 
 
+def test_quotas_that_are_gone_are_forgotten():
+    async def scenario():
+        ledger = Ledger([NODE])
+        ledger.quota("stays", {"cpu": 8})
+        ledger.pod("p", "stays", {"cpu": 1})
+        round_ = Round(ledger)
+        for number in range(60):
+            ledger.quota(f"q{number}", {"cpu": 1})
+            await round_.look()
+            round_.deliver()
+            ledger.store.delete("default", f"q{number}")
+        ledger.pod("q", "stays", {"cpu": 1})
+        assert await round_.look() == ["stays"]
+        assert len(round_.writer._shown) < 30
+
+    run(scenario())
+
+
 def test_nothing_is_written_twice():
     async def main():
         ledger = Ledger([NODE])

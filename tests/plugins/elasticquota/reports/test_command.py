@@ -89,6 +89,17 @@ def test_json(tmp_path: Path) -> None:
     assert answer["unused"] == {}
 
 
+def test_what_the_default_quota_uses_is_not_distributed_and_no_min_is_lent_by_none(tmp_path: Path) -> None:
+    quotas = [quota("a", {}, {"cpu": 8}), quota("b", {"cpu": 2}, {"cpu": 8})]
+    pods = [bound("plain", "n1", "1"), labelled(bound("b-1", "n1", "5"), "b")]
+    file = write(tmp_path / "cluster.yaml", node("n1", cpu="6"), *quotas, *pods)
+    _, answer = run_json("quota", "tree", "-f", file)
+    (tree,) = answer["trees"]
+    assert tree["total"]["cpu"] == "5"
+    (b,) = flat(tree["quotas"])["b"]["resources"]
+    assert b["borrows"] == [{"quota": "", "amount": "3"}]
+
+
 def test_table(tmp_path: Path) -> None:
     result = run("quota", "tree", "-f", write(tmp_path / "cluster.yaml", *CLUSTER))
     lines = [line.rstrip() for line in result.stdout.splitlines()]

@@ -10,7 +10,7 @@ from koordsched.plugins.elasticquota import kinds as api
 from koordsched.plugins.elasticquota.webhook.declared import DeclaredQuotas, Refused
 from koordsched.plugins.elasticquota.webhook.defaults import filled_in, weight_is_defaulted
 from koordsched.plugins.elasticquota.webhook.evaluation import admitted
-from koordsched.plugins.elasticquota.webhook.pods import check_pod_create, check_pod_update
+from koordsched.plugins.elasticquota.webhook.pods import check_pod_create, check_pod_update, kept_to_its_tree
 from koordsched.plugins.elasticquota.webhook.quotas import Gates, QuotaRules
 
 FLAGS = {
@@ -264,3 +264,14 @@ def test_pods():
     assert refusal(check_pod_update, {api.PREEMPTIBLE: "false"}, {}) == forbidden
     assert refusal(check_pod_update, {}, {api.PREEMPTIBLE: "true"}) == forbidden
     assert refusal(check_pod_update, {api.PREEMPTIBLE: "false"}, {api.PREEMPTIBLE: "false"}) is None
+
+
+@pytest.mark.parametrize("profiles", [[], [{}], [{"nodeSelector": {}}]])
+def test_a_pod_whose_tree_names_no_nodes_may_go_anywhere(profiles):
+    labels = {api.TREE_ID: "t"}
+    profiles = [
+        convert({"metadata": {"name": "p", "labels": labels}, "spec": spec}, api.ElasticQuotaProfile)
+        for spec in profiles
+    ]
+    new = {"metadata": {"namespace": "ns", "labels": {api.QUOTA_NAME: "q"}}}
+    assert kept_to_its_tree(new, DeclaredQuotas([eq("q", tree="t")]), profiles) == new

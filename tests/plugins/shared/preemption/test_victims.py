@@ -71,6 +71,19 @@ def test_rows_follow_their_pods():
     assert potential.starts[0].tolist()[0] == NOT_STARTED
 
 
+def test_a_pod_that_comes_is_no_victim_of_less_important_ones():
+    cluster = cluster_of(PAST)
+    table = VictimTable(cluster)
+    rows = np.array([0])
+    assert table.counts(rows, 10, NOON).tolist() == [1]
+    important = pod("important", container(cpu="1"), on="n", priority=20)
+    cluster.set_pod(cluster.pods.build(convert(important, core.Pod)))
+    assert table.counts(rows, 10, NOON).tolist() == [1]
+    assert [victim.name for victim in table.pods(0, 10, NOON)] == ["a"]
+    cluster.remove_pod("uid-default-important")
+    assert [victim.name for victim in table.pods(0, 10, NOON)] == ["a"]
+
+
 @pytest.mark.parametrize(("start", "best"), [(PAST, 1), (SOON, 0), (LATER, 0)])
 def test_the_victim_that_started_last_is_the_best(start, best):
     """One that has not started counts as starting now, which is before those of the future."""
