@@ -88,11 +88,11 @@ class NodeCircuitBreaker(ShapeFilter, Reserve):
         (code,) = filtering.chain_on(CycleState(pod), np.array((row,), dtype=np.intp)).tolist()
         if code == PASS:
             return QueueingHint.QUEUE
-        # There may be pods to preempt for this one.
-        is_final = self._handle.reasons[code].code is not Code.UNSCHEDULABLE
-        if is_final or not any(other.priority < pod.priority for other in cluster.pods_on(row).values()):
+        if self._handle.reasons[code].code is not Code.UNSCHEDULABLE:
             return QueueingHint.SKIP
-        return QueueingHint.QUEUE
+        # There may be pods to preempt for this one, or room that is reserved for it.
+        makes_room = any(other.priority < pod.priority for other in cluster.pods_on(row).values())
+        return QueueingHint.QUEUE if makes_room or cluster.shares_room else QueueingHint.SKIP
 
 
 def _passes(shape: PodShape) -> bool:
