@@ -416,8 +416,9 @@ class Breakers:
         except ValueError as error:
             problem = f"ignored: annotation {ANNOTATION}: {error}"
             self._events.event(NODES, node.metadata, WARNING, "InvalidAnnotation", problem, once=True)
-            if row in self.records:
-                self.unwritten[node.metadata.name] = None
+            # What is so is written. If that is nothing, replicas that know of a state cannot tell otherwise that it has
+            # ended.
+            self.unwritten[node.metadata.name] = None
             return
         self._echoes.pop(row, None)
         self._set(row, record)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
+from koordsched.api.core import Namespace
 from koordsched.cluster.builtinkinds import NAMESPACES
 from koordsched.framework.controller import ControllerHandle
 from koordsched.framework.handle import WriteFailed
@@ -53,9 +54,21 @@ class QuarantineController:
             text = quarantines.annotation(workload)
             if namespace is None or text == quarantines.shown(workload):
                 continue
-            changes = {"metadata": {"annotations": {key_of(workload): text or None}}}
-            try:
-                await self._writes.merge(NAMESPACES, namespace.metadata, changes)
-            except WriteFailed as error:
-                _log.warning("quarantine of %s: not written: %s", workload, error)
+            if not await self._written(namespace, key_of(workload), text):
                 quarantines.unwritten[workload] = None
+        for name, key in list(quarantines.senseless):
+            del quarantines.senseless[name, key]
+            namespace = quarantines.namespaces.get("", name)
+            if namespace is None or not quarantines.says_nothing(name, key):
+                continue
+            if not await self._written(namespace, key, ""):
+                quarantines.senseless[name, key] = None
+
+    async def _written(self, namespace: Namespace, key: str, text: str) -> bool:
+        """Whether the annotation could be written; "" takes it away."""
+        try:
+            await self._writes.merge(NAMESPACES, namespace.metadata, {"metadata": {"annotations": {key: text or None}}})
+        except WriteFailed as error:
+            _log.warning("namespace %s: annotation %s: not written: %s", namespace.metadata.name, key, error)
+            return False
+        return True

@@ -70,6 +70,8 @@ class Quarantines:
         self.ends: Counter[str] = Counter(dict.fromkeys(("quarantined", "acknowledged", "expired"), 0))
         self.unwritten: dict[Workload, None] = {}
         """Workloads whose annotation may not be what it should."""
+        self.senseless: dict[tuple[str, str], None] = {}
+        """(namespace, annotation) that says nothing, of workloads that are not held."""
         self._shown: dict[str, dict[str, str]] = {}
         """By namespace, the annotations about quarantines that it bears."""
         self._cool_downs: dict[Workload, Timer] = {}
@@ -342,8 +344,24 @@ class Quarantines:
         self._hold(workload, record, now + (longest if until is None else min(max(until - wall, 0.0), longest)))
 
     def _write_again(self, namespace: str, key: str) -> None:
-        """An annotation says nothing any more: if a quarantine is in force, it has to, for the next scheduler."""
-        self.unwritten |= {held: None for held in self.held if held.namespace == namespace and key_of(held) == key}
+        """An annotation says nothing any more: if a quarantine is in force, it has to, for the next scheduler. If none
+        is, it goes: replicas that knew of one cannot tell otherwise that this has ended.
+        """
+        held = {held: None for held in self.held if held.namespace == namespace and key_of(held) == key}
+        self.unwritten |= held
+        if not held:
+            self.senseless[namespace, key] = None
+
+    def says_nothing(self, namespace: str, key: str) -> bool:
+        """Whether an annotation is there, and means nothing now."""
+        text = self._shown.get(namespace, {}).get(key)
+        if text is None or any(held.namespace == namespace and key_of(held) == key for held in self.held):
+            return False
+        try:
+            record = record_of(text)
+        except ValueError:
+            return True
+        return key_of(Workload(namespace, record.kind, record.name)) != key
 
     # --- what journals record -------------------------------------------------------------------------------
 

@@ -198,6 +198,9 @@ def test_an_operator_opens_and_closes():
             [(node, note)] = world.told("InvalidAnnotation")
             assert node == "node-0"
             assert note.startswith("ignored: annotation koordsched.io/circuit-breaker: JSON is malformed")
+            assert (
+                "koordsched.io/circuit-breaker" not in world.embedded.get("Node", "node-0")["metadata"]["annotations"]
+            )
 
     run(main())
 

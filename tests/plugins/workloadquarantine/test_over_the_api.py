@@ -3,6 +3,8 @@
 import asyncio
 import json
 
+import pytest
+
 from koordsched.plugins.workloadquarantine.record import PREFIX
 from tests.parity.koord import custom_resources
 from tests.plugins.nodecircuitbreaker import running as breakers
@@ -36,10 +38,14 @@ class World(breakers.World):
 
     async def lift(self, key=KEY):
         """As `kubectl annotate namespace default KEY-`."""
+        await self.write(None, key)
+
+    async def write(self, text, key=KEY):
+        """Annotates the namespace; None takes the annotation away."""
         status, answer = await self.embedded.call(
             "PATCH",
             "/api/v1/namespaces/default",
-            {"metadata": {"annotations": {key: None}}},
+            {"metadata": {"annotations": {key: text}}},
             headers={"content-type": "application/merge-patch+json"},
         )
         assert status == 200, answer
@@ -109,6 +115,33 @@ def test_a_long_cool_down_ends_it():
             assert world.annotations() == {}
             assert quarantines(running).ends["expired"] == 1
             assert len(world.told("QuarantineExpired")) == 1
+
+    run(main())
+
+
+@pytest.mark.parametrize("text", ["{", '{"kind":"a"}', '{"kind":"StatefulSet","name":"other"}'])
+def test_an_annotation_that_says_nothing_goes(text):
+    async def main():
+        world = World(template("node", 2))
+        async with world.scheduler():
+            await world.write(text)
+            await asyncio.sleep(5)
+            assert world.annotations() == {}
+            [(_, note)] = world.told("InvalidAnnotation")
+            assert note.startswith(f"ignored: annotation {KEY}: ")
+
+    run(main())
+
+
+def test_an_annotation_that_makes_sense_by_then_stays():
+    async def main():
+        world = World(template("node", 2))
+        await world.write("{")
+        async with world.scheduler() as running:
+            quarantines(running).senseless["default", KEY] = None
+            await world.write(json.dumps({"kind": "Deployment", "name": "bomb"}))
+            await asyncio.sleep(5)
+            assert world.annotations() == {KEY: {"kind": "Deployment", "name": "bomb"}}
 
     run(main())
 
