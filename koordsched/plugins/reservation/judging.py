@@ -120,7 +120,12 @@ class Judging:
     def _code_of(self, cycle: CycleState, pod: Pod, row: int, matched: MatchedReservations) -> int:
         infos = matched.by_row[row]
         status = self._choosing.why_not(cycle, pod, row, infos, infos, matched, required=matched.required)
-        return PASS if status is None else self._code(cycle, status)
+        if status is not None:
+            return self._code(cycle, status)
+        if matched.stayers is not None:
+            # Now: filters that are asked once more would see in Reserve what is reserved for the pod by then.
+            matched.chosen_info(row)
+        return PASS
 
     def _code(self, cycle: CycleState, status: Status) -> int:
         held = self._held(status)
