@@ -36,6 +36,8 @@ class GangRecord(msgspec.Struct, array_like=True):
     demoted: tuple[str, ...] = ()
     alone: tuple[str, ...] = ()
     tried_first: tuple[str, ...] = ()
+    in_vain: int = 0
+    quiet_until: float = 0.0
 
 
 class GangCache:
@@ -51,6 +53,7 @@ class GangCache:
         self._activate = handle.activate
         self._renounce = handle.renounce
         self._nominations = handle.nominations
+        self._monotonic = handle.clock.monotonic
         self.state_type = list[GangRecord]
         self.profiles: set[str] = set()
         self._round: Round | None = None
@@ -371,8 +374,10 @@ class GangCache:
         if around is None:
             return
         group = around.group
-        if around.trigger is not None and not placed and not around.preempts:
-            self._try_first(around, around.trigger)
+        if placed:
+            group.succeeded()
+        elif around.trigger is not None and not around.preempts and self._in_vain(around, around.trigger):
+            group.evicted_in_vain(around.trigger, self._monotonic())
         if around.trigger is not None and not placed and self._can_do_without(around):
             around.woken = True
         else:
@@ -383,12 +388,9 @@ class GangCache:
         if around.woken or (placed and next(left, None) is not None):
             self.wake(group)
 
-    def _try_first(self, around: Round, trigger: Pod) -> None:
-        """If others were promised their places, what was evicted for them was in vain; the next time it must not be."""
-        others = (pod.uid for pod in around.members if pod.uid != trigger.uid)
-        if trigger.uid not in around.group.tried_first and any(map(self._nominations.node_of, others)):
-            around.group.tried_first.add(trigger.uid)
-            around.group.changed()
+    def _in_vain(self, around: Round, trigger: Pod) -> bool:
+        """Whether others were promised their places, and give them up."""
+        return any(self._nominations.node_of(pod.uid) for pod in around.renounced() if pod.uid != trigger.uid)
 
     def _can_do_without(self, around: Round) -> bool:
         group, trigger = around.group, around.trigger
@@ -429,6 +431,8 @@ class GangCache:
                 tuple(sorted(group.demoted)),
                 tuple(sorted(gang.alone)),
                 tuple(sorted(group.tried_first)),
+                group.in_vain,
+                group.quiet_until,
             )
 
     def restore_state(self, state: list[GangRecord]) -> None:
@@ -446,6 +450,7 @@ class GangCache:
             group.binding_members = frozenset(record.binding_members)
             group.demoted = set(record.demoted)
             group.tried_first = set(record.tried_first)
+            group.in_vain, group.quiet_until = record.in_vain, record.quiet_until
             for uid in record.waiting:
                 if (pod := gang.children.get(uid)) is not None:
                     gang.put(pod, gang.waiting)

@@ -9,6 +9,9 @@ from koordsched.cluster.shape import PodShape
 from koordsched.plugins.coscheduling.kinds import ONCE_SATISFIED, ONLY_WAITING, WAITING_AND_RUNNING
 from koordsched.plugins.coscheduling.options import FROM_POD, FROM_POD_GROUP, GangOptions
 
+_FIRST_QUIET, _LONGEST_QUIET = 60.0, 3600.0
+"""Seconds for which no pods are evicted for single members after that was in vain: the first time, and at most."""
+
 
 class Gang:
     """One gang; pods by uid, in the order in which they came.
@@ -140,9 +143,10 @@ class GangGroup:
     of the pods that were placed together and are being bound. `problem`: why it may not be tried, "" if it may, as
     pods in the queue have been told. `demoted`: uids of members that had no place, where others may do without them;
     they and those like them are tried last. `tried_first`: uids of members that had no place when others had been
-    promised theirs: they come first from then on, so that no pods are evicted for others in vain again. `order`: the
-    pending members in the order in which they are placed, and `told` what those that were not tried show, both None
-    after something changed.
+    promised theirs: they come first from then on, so that no pods are evicted for others in vain again. `in_vain`: how
+    often pods were, since members were placed last; none is evicted for single members until `quiet_until`, in
+    monotonic seconds. `order`: the pending members in the order in which they are placed, and `told` what those that
+    were not tried show, both None after something changed.
     """
 
     __slots__ = (
@@ -152,9 +156,11 @@ class GangGroup:
         "gang_ids",
         "gangs",
         "id",
+        "in_vain",
         "named",
         "order",
         "problem",
+        "quiet_until",
         "representative",
         "satisfied",
         "told",
@@ -174,6 +180,8 @@ class GangGroup:
         self.problem = ""
         self.demoted: set[str] = set()
         self.tried_first: set[str] = set()
+        self.in_vain = 0
+        self.quiet_until = 0.0
         self.order: Sequence[Pod] | None = None
         self.told: tuple[int, str] | None = None
 
@@ -215,6 +223,18 @@ class GangGroup:
         """The shapes of the members that are tried last."""
         children = (gang.children for gang in self.gangs.values())
         return {pods[uid].shape for pods in children for uid in self.demoted if uid in pods}
+
+    def evicted_in_vain(self, trigger: Pod, now: float) -> None:
+        """Members give up what they were promised, because this one has no place."""
+        self.quiet_until = now + min(_FIRST_QUIET * 2.0 ** min(self.in_vain, 16), _LONGEST_QUIET)
+        self.in_vain += 1
+        self.tried_first.add(trigger.uid)
+        self.changed()
+
+    def succeeded(self) -> None:
+        """Members were placed: what was in vain before counts no more."""
+        self.in_vain, self.quiet_until = 0, 0.0
+        self.tried_first.clear()
 
     def end_binding(self) -> None:
         """Those that were placed together are bound, or have lost their places, if none waits any more."""

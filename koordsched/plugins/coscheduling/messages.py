@@ -48,6 +48,11 @@ def rejected(group: GangGroup, pod: Pod, reason: str, waiting: int) -> str:
     )
 
 
+def evicted_in_vain(group: GangGroup) -> str:
+    """No pods are evicted for single members now. (Ours.)"""
+    return f'pods have been evicted in vain for members of GangGroup "{group.id}": none is for a while'
+
+
 def rejected_in_unreserve(gang: Gang, pod: Pod) -> str:
     """A member that had a place has lost it."""
     return f'Gang "{gang.id}" gets rejected due to Pod "{pod.name}" in Unreserve'

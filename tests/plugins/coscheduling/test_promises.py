@@ -128,26 +128,44 @@ def preempting():
     return config
 
 
+async def evictions(cluster, seconds):
+    """How many pods are evicted, each of which its controller replaces."""
+    count = 0
+    put(cluster, "low-0", "4", node="n1")
+    async with scheduling(cluster, preempting(), leads=False):
+        for _ in range(seconds):
+            if pod(cluster, f"low-{count}")["metadata"].get("deletionTimestamp"):
+                await cluster.delete(f"low-{count}")
+                count += 1
+                put(cluster, f"low-{count}", "4")
+            await asyncio.sleep(1)
+    return count
+
+
 @pytest.mark.parametrize(("members", "needed"), [(2, 2), (3, 3), (4, 3)])
 def test_pods_are_evicted_in_vain_only_once(members, needed):
-    """Room can be made for m-1, and the controller of the pods that go makes others; the others fit on no node."""
+    """Room can be made for m-1; the others fit on no node."""
 
     async def main():
         cluster = GangCluster(nodes=("n1",), cpu="4")
-        evicted = 0
-        put(cluster, "low-0", "4", node="n1")
         put(cluster, "m-1", "4", priority=10, gang="g", needed=needed)
         for number in range(2, members + 1):
             put(cluster, f"m-{number}", "5", priority=10, gang="g", needed=needed)
-        async with scheduling(cluster, preempting(), leads=False):
-            for _ in range(60):
-                running = f"low-{evicted}"
-                if cluster.get("Pod", running)["metadata"].get("deletionTimestamp"):
-                    await cluster.delete(running)
-                    evicted += 1
-                    put(cluster, f"low-{evicted}", "4")
-                await asyncio.sleep(1)
+        evicted = await evictions(cluster, 400)
         assert evicted <= 1
         assert pod(cluster, f"low-{evicted}")["spec"].get("nodeName") == "n1"
+
+    run(main())
+
+
+def test_pods_are_evicted_in_vain_ever_more_rarely():
+    """Room can be made for each of the members, and not for both: after one, two, four minutes, and so on."""
+
+    async def main():
+        cluster = GangCluster(nodes=("n1",), cpu="4")
+        for name in ("m-1", "m-2"):
+            put(cluster, name, "4", priority=10, gang="g")
+        assert 2 <= await evictions(cluster, 600) <= 8
+        assert "evicted in vain" in str(pod(cluster, "m-1")["status"]) + str(pod(cluster, "m-2")["status"])
 
     run(main())
