@@ -311,7 +311,7 @@ class Coscheduling(
         around = self._round_of(pod)
         if not self.args.enable_preemption:
             if around is not None and self.handle.clock.monotonic() < around.group.quiet_until:
-                return PostFilterResult(_unresolvable(messages.evicted_in_vain(around.group)))
+                cycle.makes_no_room = messages.evicted_in_vain(around.group)
             return PostFilterResult(Status(Code.UNSCHEDULABLE))
         gang = self.cache.of(pod)
         gathering = self._plans.gathering(gang) if gang is not None and around is not None else None

@@ -71,10 +71,12 @@ class ElasticQuota(PreFilter, PostFilter, Reserve, ExplainsRefusals):
         """Looks for pods of the same quota that can make room. Virtual pods preempt through their own plugins alone."""
         if pod.virtual:
             return PostFilterResult(Status(Code.UNSCHEDULABLE))
-        result = self._preemption.post_filter(cycle, pod, codes)
-        if not result.status.ok:
-            # What is missing now counts: with the members of a gang that are placed, for the time being.
-            result.also(self._prospects.in_vain(pod))
+        if cycle.makes_no_room:
+            result = PostFilterResult(Status(Code.UNSCHEDULABLE))
+        else:
+            result = self._preemption.post_filter(cycle, pod, codes)
+        # What is missing now counts: with the members of a gang that are placed, for the time being.
+        result.also(self._prospects.preempts(pod) if result.status.ok else self._prospects.in_vain(pod))
         return result
 
     def reserve(self, cycle: CycleState, pod: Pod, row: int) -> Status:

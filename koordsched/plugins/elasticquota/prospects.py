@@ -45,6 +45,14 @@ class Prospects:
             return _nothing
         return partial(self._lacked.__setitem__, member.group, self._admission.shortage(claimant))
 
+    def preempts(self, pod: Pod) -> Callable[[], None]:
+        """Others go for the pod. What it returns notes that: how it failed before counts no more."""
+        member = self._books.member(pod.uid)
+        return partial(self._forget, member.group) if member is not None else _nothing
+
+    def _forget(self, group: Group) -> None:
+        self._lacked.pop(group, None)
+
     def had_room(self, pod: Pod) -> bool:
         """Whether the quota had room for the pod when preemption last failed for one like it: it waits for nodes.
 

@@ -185,3 +185,35 @@ def test_whom_the_quota_admits_looks_for_others_once_the_victims_are_gone():
             return embedded.get("Pod", "second"), where(embedded, "waits")
 
     assert run(scenario()) == (None, "beech")
+
+
+def test_whom_the_quota_admitted_once_and_then_refused_is_woken_by_room_in_it():
+    """It preempts in its quota, whose room another pod takes before the victim is gone; that one goes later."""
+
+    async def scenario():
+        blocking = pod("blocking", {"cpu": 4}, on="alder", priority=100)
+        rival = pod("rival", {"cpu": 4}, "mine", on="cedar", priority=100)
+        nodes = node("alder", cpu=4), node("beech", cpu=10), node("cedar", cpu=4)
+        filling = pod("filling", {"cpu": 10}, on="beech", priority=100)
+        full = pod("full", {"cpu": 4}, on="cedar", priority=100)
+        args = {"enableRuntimeQuota": False}
+        async with cluster(mine(10), *nodes, blocking, filling, full, args=args) as (embedded, running):
+            Kubelet(embedded, grace=40.0)
+            embedded.insert(pod("waits", {"cpu": 4}, "mine", priority=50))
+            await asyncio.sleep(5)
+            assert running.attempts["default/waits"] == 1  # its quota has room, no node has
+            for name, cpu, priority in (("kept", 6, 100), ("low", 4, 1)):
+                embedded.insert(pod(name, {"cpu": cpu}, "mine", on="beech", priority=priority))
+            remove(embedded, filling)
+            await asyncio.sleep(5)
+            assert embedded.get("Pod", "waits")["status"]["nominatedNodeName"] == "beech"
+            remove(embedded, full)
+            embedded.insert(rival)
+            await asyncio.sleep(60)
+            assert embedded.get("Pod", "low") is None
+            assert where(embedded, "waits") is None
+            remove(embedded, rival)
+            await asyncio.sleep(15)
+            return where(embedded, "waits")
+
+    assert run(scenario()) in ("beech", "cedar")
