@@ -155,7 +155,8 @@ class LoadAwareScheduling:
         }
         if self.args.get("prodUsageIncludeSys", False):
             sums["prod_usage"] = self._vector((metric["status"].get("nodeMetric") or {}).get("systemUsage"))
-        for pod in world.origin.pods_on(node):  # neither nominated pods nor victims make a difference
+        # Neither nominated pods nor victims make a difference, nor do pods whose place is taken over.
+        for pod in getattr(world.origin, "measured", world.origin).pods_on(node):
             for name, amounts in self._contribution(pod, node, metric, world).items():
                 sums[name] = added(sums[name], amounts)
         return sums

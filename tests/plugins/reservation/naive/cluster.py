@@ -82,6 +82,8 @@ class Cluster:
         for key, pod in self.pods.items():
             if key not in gone:
                 view.add(pod)
+        if gone:
+            view.measured = self.view(away)
         return view
 
 
@@ -92,6 +94,8 @@ class View(World):
         super().__init__(objects)
         self.holding = {}
         """By uid of a reserve pod, its Reservation."""
+        self.measured = self
+        """The world that reports on load are about."""
 
     def add_reserve_pod(self, info):
         """The Reservation holds what its owners do not use."""
