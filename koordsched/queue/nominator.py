@@ -53,14 +53,15 @@ class Nominator(Generic[P]):
     def add(self, pod: P, node: str | None = None) -> None:
         """Nominates a pod, no more to where it was before: to `node`, "" for none, None for what its status says."""
         self.withdraw(pod.uid)
+        decided_here = node is not None
         if node is None:
             node = pod.nominated_node
         else:
             self._nominated_here.discard(pod.uid)
-            if node:
-                self._nominated_here.add(pod.uid)
         if not node or not self._is_pending(pod):
             return
+        if decided_here:
+            self._nominated_here.add(pod.uid)
         self._sequence += 1
         self.reinstate(Nomination(node, self._sequence, pod))
 

@@ -158,3 +158,9 @@ def test_one_that_its_status_alone_says_ends_with_that() -> None:
     assert nominations.is_promised(uid)
     nominations.update(Pod("p", nominated_node="n1"), Pod("p"))
     assert not nominations.is_promised(uid)
+
+
+def test_a_pod_that_is_not_pending_is_promised_nothing() -> None:
+    nominations = nominator(gone=("p",))
+    nominations.add(Pod("p"), "n1")
+    assert not nominations.is_promised(Pod("p").uid)

@@ -310,6 +310,8 @@ class Quarantines:
         after = {key: text for key, text in annotations.items() if key.startswith(PREFIX)}
         if after:
             self._shown[name] = after
+        for key in before.keys() - after.keys():
+            self.senseless.pop((name, key), None)
         for key, text in after.items():
             if before.get(key) != text:
                 self._adopt(known, key, text)

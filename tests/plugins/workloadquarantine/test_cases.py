@@ -443,3 +443,11 @@ def test_a_quarantine_that_was_made_unreadable_is_written_again(nonsense):
     assert machine.held() == ["bomb"]
     assert list(machine.quarantines.unwritten) == [BOMB]
     assert machine.quarantines.annotation(BOMB) == text != machine.quarantines.shown(BOMB)
+
+
+def test_an_annotation_that_says_nothing_and_goes_by_itself_is_forgotten():
+    machine = Machine()
+    machine.namespace(**{key_of(BOMB).replace("/", "__"): "{"})
+    assert list(machine.quarantines.senseless) == [(BOMB.namespace, key_of(BOMB))]
+    machine.namespace()
+    assert not machine.quarantines.senseless
