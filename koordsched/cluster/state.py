@@ -119,11 +119,6 @@ class ClusterState(Announcements):
         """Some pods count less while others use parts of what they hold. To be called before the first pod is read."""
         self._sharing = sharing
 
-    @property
-    def shares_room(self) -> bool:
-        """Whether some pods may use what others hold: a node may have room for a pod although it is full."""
-        return self._sharing is not None
-
     def holder_of(self, pod: Pod) -> str | None:
         """The uid of the pod that counts what this pod on a node uses as soon as this one is gone; usually None."""
         return self._sharing.holder_of(pod) if self._sharing is not None and pod.facts else None

@@ -13,7 +13,7 @@ from koordsched.cluster.pod import Pod
 from koordsched.cluster.shape import PodShape
 from koordsched.framework.handle import Handle
 from koordsched.framework.interface import CycleState, Reserve, ShapeFilter
-from koordsched.framework.status import PASS, SUCCESS, Code, Codes, Status
+from koordsched.framework.status import SUCCESS, Code, Codes, Status
 from koordsched.plugins.nodecircuitbreaker.args import NodeCircuitBreakerArgs
 from koordsched.plugins.nodecircuitbreaker.breakers import PASSABLE, Breakers
 from koordsched.plugins.nodecircuitbreaker.record import OPEN, PROBED
@@ -66,33 +66,19 @@ class NodeCircuitBreaker(ShapeFilter, Reserve):
         self.breakers.end_probe(pod.uid)
 
     def events_to_register(self) -> Sequence[HintRegistration[Pod]]:
-        """New nodes, and nodes that accept pods again, if the pod could use them."""
+        """New nodes, and nodes that accept pods again.
+
+        Also if they have no room: the attempt shows what refuses the pod there, whose events wake it from then on.
+        """
         return [
             HintRegistration(self.name, PASSABLE, self._after_passable, Scope.SHAPE),
             HintRegistration(
-                self.name,
-                ClusterEvent(NODE, ActionType.ADD | ActionType.UPDATE_NODE_TAINT),
-                self._after_node_change,
-                Scope.SHAPE,
+                self.name, ClusterEvent(NODE, ActionType.ADD | ActionType.UPDATE_NODE_TAINT), None, Scope.SHAPE
             ),
         ]
 
-    def _after_node_change(self, pod: Pod, old: Any, new: Any) -> QueueingHint:
-        return self._after_passable(pod, None, new.metadata.name) if new is not None else QueueingHint.SKIP
-
     def _after_passable(self, pod: Pod, old: Any, node: str) -> QueueingHint:
-        cluster, filtering = self._handle.cluster, self._handle.filtering
-        row = cluster.table.row_of.get(node)
-        if row is None:
-            return QueueingHint.SKIP
-        (code,) = filtering.chain_on(CycleState(pod), np.array((row,), dtype=np.intp)).tolist()
-        if code == PASS:
-            return QueueingHint.QUEUE
-        if self._handle.reasons[code].code is not Code.UNSCHEDULABLE:
-            return QueueingHint.SKIP
-        # There may be pods to preempt for this one, or room that is reserved for it.
-        makes_room = any(other.priority < pod.priority for other in cluster.pods_on(row).values())
-        return QueueingHint.QUEUE if makes_room or cluster.shares_room else QueueingHint.SKIP
+        return QueueingHint.QUEUE if node in self._handle.cluster.table.row_of else QueueingHint.SKIP
 
 
 def _passes(shape: PodShape) -> bool:

@@ -205,6 +205,26 @@ def test_an_operator_opens_and_closes():
     run(main())
 
 
+def test_a_pod_is_woken_by_room_that_comes_after_its_node_may_be_used_again():
+    async def main():
+        world = World(template("node", 2))
+        on_it = {"nodeSelector": {"kubernetes.io/hostname": "node-0"}}
+        half = [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "6"}}}]
+        async with world.scheduler(coolDown="30s", maxOpenPercentage=50):
+            await world.annotate("node-0", **{"koordsched.io/circuit-breaker": '{"state":"open"}'})
+            world.pod("waits", "waits", containers=half, **on_it)
+            await asyncio.sleep(5)
+            assert "open circuit breaker" in world.condition("waits")
+            world.pod("full", "full", containers=half, nodeName="node-0")
+            await asyncio.sleep(60)
+            assert "Insufficient cpu" in world.condition("waits")
+            world.delete("full")
+            await asyncio.sleep(15)
+            assert world.node_of("waits") == "node-0"
+
+    run(main())
+
+
 def test_daemons_are_not_refused_and_no_probes():
     async def main():
         world = World(template("good", 9), template("bad", 1, fails="FailedCreatePodSandBox"))
