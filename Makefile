@@ -43,7 +43,7 @@ else
 endif
 
 test: venv ## The tests, without the slow ones
-	$(BIN)/pytest -n $(WORKERS) -m "not slow" $(ARGS)
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal -m "not slow" $(ARGS)
 
 test-all-pythons: venv ## A part of the tests on every Python from 3.11 to 3.14 that there is
 	WORKERS=$(WORKERS) $(BIN)/python tools/pythons.py

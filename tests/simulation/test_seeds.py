@@ -10,7 +10,7 @@ import pytest
 from tests.depth import quick_first
 from tests.simulation import simulation
 
-SEEDS, QUICK, CHUNK = 300, 10, 5
+SEEDS, QUICK, CHUNK = 300, 5, 5
 RESERVED = 100
 """Seeds of worlds that have Reservations in any case."""
 GANGED = 100
