@@ -1,4 +1,4 @@
-"""A filter that counts pods by itself: it is told of every hypothetical one, and of its end."""
+"""A filter that keeps a count of its own: it hears of each hypothetical pod that comes, and of each that goes."""
 
 from random import Random
 
