@@ -1,5 +1,6 @@
 """`python -m tests.simulation`: many seeds, or one of them step by step."""
 
+import gc
 import logging
 import sys
 import time
@@ -52,7 +53,8 @@ def run_many(seeds, jobs, keep_going):
         hours = f"{virtual / 3600:.1f} virtual hours in {time.monotonic() - began:.0f} s"
         print(f"{text}{done} seeds, {len(failed)} failed, {bindings} bindings, {steps} steps, {hours}", flush=True)
 
-    with ProcessPoolExecutor(jobs) as pool:
+    # The collector need not look again and again at the modules that every process starts with.
+    with ProcessPoolExecutor(jobs, initializer=gc.freeze) as pool:
         for outcome in pool.map(simulation.run, seeds, chunksize=5):
             done += 1
             bindings += outcome.bindings
