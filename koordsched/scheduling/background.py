@@ -28,3 +28,11 @@ class Background:
         self._closing = True
         if self._tasks:
             await asyncio.wait(self._tasks)
+
+    async def abandon(self) -> None:
+        """Ends what is under way, and lets nothing begin: the next scheduler reads from the API server what was done."""
+        self._closing = True
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -147,6 +147,10 @@ class PreemptionEvictions:
         """Lets evictions under way finish."""
         await self._background.close()
 
+    async def abandon(self) -> None:
+        """Ends evictions under way."""
+        await self._background.abandon()
+
     async def _evict_all(
         self, preemptor: Pod, node: str, victims: Sequence[_Eviction], counted_on: Sequence[_Eviction]
     ) -> None:

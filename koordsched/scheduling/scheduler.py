@@ -354,7 +354,9 @@ class Scheduler:
                 await self._status.drain()
         except TimeoutError:
             _log.warning("%d bindings were still in flight at the end", self.binding.in_flight)
+            await self._background.abandon()
             await self.binding.abandon()
+            await self.evictions.abandon()
         await self.events.drain(within)
         if self._event_writer is not None:
             self._event_writer.cancel()
