@@ -30,7 +30,7 @@ class Background:
             await asyncio.wait(self._tasks)
 
     async def abandon(self) -> None:
-        """Ends what is under way, and lets nothing begin: the next scheduler reads from the API server what was done."""
+        """Ends what is under way, and lets nothing begin: the next scheduler finds out what was done."""
         self._closing = True
         tasks = list(self._tasks)
         for task in tasks:
