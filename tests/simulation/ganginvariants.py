@@ -84,7 +84,7 @@ class GangInvariants:
         """Nothing: what counts is what is placed together."""
 
     def placed_together(self, uids, decision, on_their_way):
-        """A replica placed these pods in one attempt. `on_their_way`: uids of all pods that it has assumed by then."""
+        """A replica placed these pods in one attempt. `on_their_way`: uids of those that it was binding."""
         here, before = set(uids), set(on_their_way) - set(uids)
         gangs = {uid: self._gang_of.get(uid) for uid in here}
         for uid in uids:

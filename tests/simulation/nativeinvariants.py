@@ -30,7 +30,7 @@ class NativeInvariants:
             self._group_of[change.record.uid] = group_of(change.new)
 
     def placed_together(self, uids, decision, on_their_way):
-        """A replica placed these pods in one attempt. `on_their_way`: uids of all that it has assumed by then."""
+        """A replica placed these pods in one attempt. `on_their_way`: uids of those that it was binding."""
         if not decision.acts or PODS in decision.listing or GROUPS in decision.listing:
             return
         known = {

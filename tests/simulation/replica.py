@@ -61,6 +61,8 @@ class Process:
         self.observes = observes
         self._held = None
         """What was known when a scheduling cycle with extenders began, while it lasts."""
+        self._on_their_way = set()
+        """uids of the pods that were being bound when the last one was placed."""
         self.synced = asyncio.Event()
         self._stopping = asyncio.Event()
         self._elected = asyncio.Event()
@@ -222,6 +224,8 @@ class Process:
         def placing(transaction, attempt, row):
             pod, promises, decision = attempt.pod, self._nominated_rows(attempt.pod), self._decision(row)
             used = self._used(row)
+            # A watch may show a binding before its answer comes; until then its pod is on its way for plugins.
+            self._on_their_way = {*scheduler.cluster.assumed, *(each.pod.uid for each in scheduler.binding.under_way)}
             invariants.placed(pod.uid, decision, scheduler.cluster.assumed)
             status, waits = place(transaction, attempt, row)
             if stays(status):
@@ -239,7 +243,7 @@ class Process:
                 uids = [each.pod.uid for each in placements]
                 for checks in (gangs, self.simulation.native_checks):
                     if checks is not None:
-                        checks.placed_together(uids, decision, scheduler.cluster.assumed)
+                        checks.placed_together(uids, decision, self._on_their_way)
             for placement in placements:
                 pod = placement.queued.pod
                 self.trace(f"{self.name} places {pod.key} {pod.uid[:8]} on {placement.node}")
