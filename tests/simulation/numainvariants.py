@@ -37,9 +37,9 @@ class NumaInvariants(AllocationInvariants):
                     yield self._problem(state, given, KnownMachine(node, report, others))
 
     def _as_known(self, other, decision):
-        """Another pod as the replica had seen it, if it had seen it on its node."""
-        known = self._pod_states(other, decision)
-        return known[0] if known and known[0]["spec"].get("nodeName") else other
+        """Another pod as the replica had seen it on its node, or as it was bound to it later."""
+        states = self._pod_states(other, decision)
+        return next((state for state in states if state["spec"].get("nodeName")), other)
 
     def _problem(self, pod, given, machine):
         """Why a pod cannot have been given this on a machine in this state; None if it can."""
