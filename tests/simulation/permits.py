@@ -17,8 +17,8 @@ GATE = "gate"
 LONGEST = 10.0
 """Seconds that a pod may wait."""
 
-AGAIN = 5
-"""How often a pod is looked for that does not wait yet."""
+PAUSES = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
+"""Seconds after which a pod is looked for once more that does not wait yet."""
 
 
 class Gatekeeper(Permit):
@@ -61,16 +61,16 @@ class Gatekeeper(Permit):
     def _later(self, delay, uid):
         asyncio.get_running_loop().call_later(delay, self._allow, uid)
 
-    def _allow(self, uid, again=AGAIN):
+    def _allow(self, uid, pauses=PAUSES):
         if self.waiting is None:
             return  # a replay, where the journal says which pods are let go
         waiting = self.waiting.get(uid)
         if waiting is not None:
             self.let_go.add(uid)
             waiting.allow(self.name)
-        elif again:
+        elif pauses:
             # The others of its gang are still being placed, or it has no place any more.
-            asyncio.get_running_loop().call_later(0.05, self._allow, uid, again - 1)
+            asyncio.get_running_loop().call_later(pauses[0], self._allow, uid, pauses[1:])
 
     def _node_changed(self, row, node):
         name = self._names[row] = node.metadata.name
