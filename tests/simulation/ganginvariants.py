@@ -146,23 +146,23 @@ class GangInvariants:
     def _shortage(self, gang_id, decision, on_their_way, groups):
         """Why there are not enough members; None if there are, by one of the definitions."""
         texts, version = [], decision.versions.get(POD_GROUPS, 0)
-        there = {uid for uid in on_their_way if self._gang_of.get(uid) == gang_id}
+        known = {pod["metadata"]["uid"]: pod for pod in self._known_members(gang_id, decision.versions[PODS])}
+        there = {uid for uid in on_their_way if uid in known or self._gang_of.get(uid) == gang_id}
         bound = {uid for uid in self._invariants.bound if self._gang_of.get(uid) == gang_id}
         for options in self.options(gang_id, version):
             if options.policy == ONCE_SATISFIED and self.ever_bound.intersection(groups):
                 return None
             count = len(there)
             if options.policy == WAITING_AND_RUNNING:
-                count = len(there | bound | self._known_bound(gang_id, decision.versions[PODS]))
+                count = len(there | bound | {uid for uid, pod in known.items() if pod["spec"].get("nodeName")})
             if count >= options.min:
                 return None
             texts.append(f"{gang_id} has {count} of {options.min}")
         return texts[0] if texts else f"nothing defines {gang_id}"
 
-    def _known_bound(self, gang_id, version):
-        """uids of the members on nodes, for who had handled this version of pods."""
-        members = (pod for pod in self._invariants.pods.at(version) if gang_of(pod) == gang_id)
-        return {pod["metadata"]["uid"] for pod in members if pod["spec"].get("nodeName") and not is_finished(pod)}
+    def _known_members(self, gang_id, version):
+        """The members, but those that have finished, for who had handled this version of pods."""
+        return [pod for pod in self._invariants.pods.at(version) if gang_of(pod) == gang_id and not is_finished(pod)]
 
     def evicting(self, victims, decision):
         """A replica makes room for a job: it evicts the pods of these uids."""
