@@ -15,7 +15,7 @@ from koordsched.framework.handle import Handle
 from koordsched.framework.interface import ShapeFilter
 from koordsched.framework.status import Code, Codes
 from koordsched.plugins.shared.matching.rows import refused, refused_row, single
-from koordsched.plugins.shared.matching.tolerations import NO_SCHEDULE, tolerated
+from koordsched.plugins.shared.matching.tolerations import NO_SCHEDULE, tolerations_of
 from koordsched.queue.hints import HintRegistration, QueueingHint, Scope
 
 REASON = "node(s) were unschedulable"
@@ -59,7 +59,7 @@ class NodeUnschedulable(ShapeFilter):
 
 
 def _tolerates(shape: PodShape) -> bool:
-    return tolerated(shape.spec.tolerations, CORDON)
+    return tolerations_of(shape).tolerate(CORDON)
 
 
 def _after_node_change(pod: Pod, old: Any, new: Any) -> QueueingHint:

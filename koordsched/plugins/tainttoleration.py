@@ -22,7 +22,7 @@ from koordsched.framework.interface import Normalization, Scores, ShapeFilter, S
 from koordsched.framework.status import Code, Codes
 from koordsched.plugins.shared.matching.lookup import ColumnLookup
 from koordsched.plugins.shared.matching.rows import refused, refused_row, single
-from koordsched.plugins.shared.matching.tolerations import count_unwelcome, keeps_away
+from koordsched.plugins.shared.matching.tolerations import Tolerations, tolerations_of
 from koordsched.queue.hints import HintRegistration, QueueingHint, Scope
 
 REASON = "node(s) had untolerated taint(s)"
@@ -33,9 +33,9 @@ class _Judgements:
 
     __slots__ = ("__weakref__", "refuses", "unwelcome")
 
-    def __init__(self, tolerations: tuple[Toleration, ...], sets: ValueColumn[tuple[Taint, ...]]) -> None:
-        self.refuses = ColumnLookup(sets, lambda taints: keeps_away(tolerations, taints), np.bool_)
-        self.unwelcome = ColumnLookup(sets, lambda taints: count_unwelcome(tolerations, taints), np.int64)
+    def __init__(self, tolerations: Tolerations, sets: ValueColumn[tuple[Taint, ...]]) -> None:
+        self.refuses = ColumnLookup(sets, tolerations.turned_away, np.bool_)
+        self.unwelcome = ColumnLookup(sets, tolerations.count_unwelcome, np.int64)
 
 
 class TaintToleration(ShapeFilter, ShapeScore):
@@ -56,7 +56,7 @@ class TaintToleration(ShapeFilter, ShapeScore):
         tolerations = shape.spec.tolerations
         found = self._by_tolerations.get(tolerations)
         if found is None:
-            found = self._by_tolerations[tolerations] = _Judgements(tolerations, self._taints)
+            found = self._by_tolerations[tolerations] = _Judgements(tolerations_of(shape), self._taints)
         return found
 
     def filter_rows(self, shape: PodShape, table: NodeTable, rows: Rows) -> Codes | None:
@@ -97,9 +97,9 @@ class TaintToleration(ShapeFilter, ShapeScore):
 
 
 def _after_node_change(pod: Pod, old: Any, new: Any) -> QueueingHint:
-    tolerations = pod.shape.spec.tolerations
-    was_refused = old is None or keeps_away(tolerations, old.spec.taints)
-    if new is None or not was_refused or keeps_away(tolerations, new.spec.taints):
+    tolerations = tolerations_of(pod.shape)
+    was_refused = old is None or tolerations.turned_away(old.spec.taints)
+    if new is None or not was_refused or tolerations.turned_away(new.spec.taints):
         return QueueingHint.SKIP
     return QueueingHint.QUEUE
 

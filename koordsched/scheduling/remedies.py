@@ -15,7 +15,7 @@ from koordsched.cluster.ports import shape_ports
 from koordsched.cluster.resources import CPU, EPHEMERAL_STORAGE, MEMORY
 from koordsched.plugins.nodecircuitbreaker.record import ANNOTATION as CIRCUIT_BREAKER
 from koordsched.plugins.nodecircuitbreaker.record import record_of
-from koordsched.plugins.shared.matching.tolerations import NO_EXECUTE, NO_SCHEDULE, tolerated
+from koordsched.plugins.shared.matching.tolerations import tolerations_of
 
 Remedy = Callable[[Pod, NodeTable, int], str]
 """(pod, table, row) -> what would have to change. The plugin refuses the pod on this row."""
@@ -62,11 +62,10 @@ def _more_room(pod: Pod, table: NodeTable, row: int) -> str:
 
 
 def _tolerate(pod: Pod, table: NodeTable, row: int) -> str:
-    tolerations = pod.shape.spec.tolerations
+    taints = table.taint_sets[table.taint_set.data.item(row)]
     texts = [
         f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
-        for taint in table.taint_sets[table.taint_set.data.item(row)]
-        if taint.effect in (NO_SCHEDULE, NO_EXECUTE) and not tolerated(tolerations, taint)
+        for taint in tolerations_of(pod.shape).turned_away_by(taints)
     ]
     return f"a toleration of taint {' and '.join(texts)}"
 

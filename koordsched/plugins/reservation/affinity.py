@@ -17,7 +17,7 @@ from koordsched.api.decoding import DecodeError, Decoder
 from koordsched.api.meta import Wire
 from koordsched.api.quantity import parse
 from koordsched.api.selectors import ValueTest, check_labels, field_test, value_test
-from koordsched.plugins.shared.matching.tolerations import NO_EXECUTE, NO_SCHEDULE, tolerated
+from koordsched.plugins.shared.matching.tolerations import NO_SCHEDULE, Tolerations
 
 _UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", effect=NO_SCHEDULE)
 
@@ -87,8 +87,8 @@ class ReservationAffinity:
         given = _decoded(_affinities, text, "ReservationAffinity") or _Affinity()
         self.name = given.name
         self.selector = given.reservation_selector
-        self._tolerations = given.tolerations
-        self.tolerates_unschedulable = tolerated(given.tolerations, _UNSCHEDULABLE)
+        self._tolerations = Tolerations(given.tolerations)
+        self.tolerates_unschedulable = self._tolerations.tolerate(_UNSCHEDULABLE)
         self._terms: list[_Term] | None = None
         if given.required is not None:
             terms = given.required.reservation_selector_terms
@@ -96,10 +96,8 @@ class ReservationAffinity:
 
     def untolerated(self, taints: Sequence[Taint]) -> str | None:
         """The first taint of a Reservation that keeps the pod away, as `{key: value}`."""
-        for taint in taints:
-            if taint.effect in (NO_SCHEDULE, NO_EXECUTE) and not tolerated(self._tolerations, taint):
-                return f"{{{taint.key}: {taint.value}}}"
-        return None
+        taint = next(self._tolerations.turned_away_by(taints), None)
+        return f"{{{taint.key}: {taint.value}}}" if taint is not None else None
 
     def selects(
         self,

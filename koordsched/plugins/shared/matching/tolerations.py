@@ -6,10 +6,11 @@ gate that is off, so such a toleration tolerates nothing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
 from typing import Protocol
 
-from koordsched.api.core import Taint, Toleration
+from koordsched.api.core import Taint
+from koordsched.cluster.shape import PodShape
 
 NO_SCHEDULE, PREFER_NO_SCHEDULE, NO_EXECUTE = "NoSchedule", "PreferNoSchedule", "NoExecute"
 
@@ -43,17 +44,47 @@ def tolerates(toleration: AnyToleration, taint: AnyTaint) -> bool:
     return toleration.operator in ("", "Equal") and toleration.value == taint.value
 
 
-def tolerated(tolerations: Sequence[Toleration], taint: Taint) -> bool:
-    """Whether any of the tolerations tolerates the taint."""
-    return any(tolerates(toleration, taint) for toleration in tolerations)
+class Tolerations:
+    """Tolerations, looked up by what a taint has: a pod may list ten thousand, and a node have as many taints."""
+
+    __slots__ = ("_equal", "_exists")
+
+    def __init__(self, tolerations: Iterable[AnyToleration]) -> None:
+        self._exists: set[tuple[str, str]] = set()
+        """(key, effect), each "" for all."""
+        self._equal: set[tuple[str, str, str]] = set()
+        """The same with a value."""
+        for each in tolerations:
+            if each.operator == "Exists":
+                self._exists.add((each.key, each.effect))
+            elif each.operator in ("", "Equal"):
+                self._equal.add((each.key, each.effect, each.value))
+
+    def tolerate(self, taint: AnyTaint) -> bool:
+        """Whether any of them tolerates the taint."""
+        return any(
+            (key, effect) in self._exists or (key, effect, taint.value) in self._equal
+            for key in (taint.key, "")
+            for effect in (taint.effect, "")
+        )
+
+    def turned_away_by(self, taints: Iterable[Taint]) -> Iterator[Taint]:
+        """The taints with effect NoSchedule or NoExecute that are not tolerated."""
+        return (taint for taint in taints if taint.effect in (NO_SCHEDULE, NO_EXECUTE) and not self.tolerate(taint))
+
+    def turned_away(self, taints: Iterable[Taint]) -> bool:
+        """Whether there are such taints."""
+        return any(True for _ in self.turned_away_by(taints))
+
+    def count_unwelcome(self, taints: Iterable[Taint]) -> int:
+        """How many PreferNoSchedule taints are not tolerated."""
+        return sum(taint.effect == PREFER_NO_SCHEDULE and not self.tolerate(taint) for taint in taints)
 
 
-def keeps_away(tolerations: Sequence[Toleration], taints: Sequence[Taint]) -> bool:
-    """Whether a taint with effect NoSchedule or NoExecute is not tolerated."""
-    return any(taint.effect in (NO_SCHEDULE, NO_EXECUTE) and not tolerated(tolerations, taint) for taint in taints)
+def tolerations_of(shape: PodShape) -> Tolerations:
+    """Those of the pods of a shape."""
+    return shape.compiled(Tolerations, _of_shape)
 
 
-def count_unwelcome(tolerations: Sequence[Toleration], taints: Sequence[Taint]) -> int:
-    """How many PreferNoSchedule taints are not tolerated by a toleration of that effect (or of any)."""
-    relevant = [t for t in tolerations if t.effect in ("", PREFER_NO_SCHEDULE)]
-    return sum(taint.effect == PREFER_NO_SCHEDULE and not tolerated(relevant, taint) for taint in taints)
+def _of_shape(shape: PodShape) -> Tolerations:
+    return Tolerations(shape.spec.tolerations)

@@ -8,7 +8,7 @@ from weakref import WeakValueDictionary
 import msgspec
 import numpy as np
 
-from koordsched.api.core import Node, Taint, Toleration
+from koordsched.api.core import Node, Taint
 from koordsched.cluster.changelog import Facet
 from koordsched.cluster.nodetable import NodeTable
 from koordsched.cluster.shape import PodShape
@@ -16,7 +16,7 @@ from koordsched.cluster.state import ClusterState
 from koordsched.plugins.shared.matching.lookup import ColumnLookup
 from koordsched.plugins.shared.matching.nodeselector import NodeSelectors, RequiredNodes
 from koordsched.plugins.shared.matching.rows import Mask
-from koordsched.plugins.shared.matching.tolerations import keeps_away
+from koordsched.plugins.shared.matching.tolerations import Tolerations, tolerations_of
 
 _LABELS, _TAINTS = int(Facet.LABELS), int(Facet.TAINTS)
 
@@ -70,7 +70,7 @@ class Topology:
         found = self._eligible.get(identity)
         if found is None:
             nodes = self._selectors.required_by(spec) if by_affinity else None
-            found = EligibleNodes(self, identity[0], nodes, spec.tolerations if honor_taints else None)
+            found = EligibleNodes(self, identity[0], nodes, tolerations_of(shape) if honor_taints else None)
             self._eligible[identity] = found
         return found
 
@@ -89,15 +89,15 @@ class EligibleNodes:
         topology: Topology,
         keys: tuple[str, ...],
         nodes: RequiredNodes | None,
-        tolerations: tuple[Toleration, ...] | None,
+        tolerations: Tolerations | None,
     ) -> None:
         self._topology = topology
         self._keys = keys
         self._nodes = nodes
         self._taints: ColumnLookup[tuple[Taint, ...]] | None = None
         if tolerations is not None:
-            own = tolerations
-            self._taints = ColumnLookup(topology.table.taints, lambda taints: not keeps_away(own, taints), np.bool_)
+            away = tolerations.turned_away
+            self._taints = ColumnLookup(topology.table.taints, lambda taints: not away(taints), np.bool_)
         self.mask: Mask = np.zeros(0, dtype=np.bool_)
         self.version = (-1, -1)
 
