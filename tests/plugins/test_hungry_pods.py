@@ -12,11 +12,12 @@ from koordsched.plugins.interpodaffinity import existing, incoming
 from koordsched.plugins.interpodaffinity.existing import ExistingTerms
 from koordsched.plugins.noderesourcesfit.insufficiency import Insufficiency
 from koordsched.plugins.shared.matching.lookup import LabelTest, MembershipTest
-from koordsched.plugins.shared.podcounts import query, weights
+from koordsched.plugins.shared.podcounts import query
+from koordsched.plugins.shared.podcounts.bits import Weights
 from koordsched.plugins.shared.podcounts.index import PodIndex
+from koordsched.plugins.shared.podcounts.labelselectors import LabelSelectors
 from koordsched.plugins.shared.podcounts.query import PodQuery, WeightedQueries
 from koordsched.plugins.shared.podcounts.topology import Topology
-from koordsched.plugins.shared.podcounts.weights import LabelWeights
 from koordsched.queue.hints import QueueingHint
 from tests.depth import quick_first
 from tests.plugins.harness import Bench, same_scores, scheduler
@@ -114,10 +115,12 @@ def requirements(of):
 def test_selectors_put_to_a_pod_all_at_once_weigh_what_they_weigh_one_by_one(seed):
     rng = Random(seed)
     selectors = [(rng.randint(1, 100), selector(rng)) for _ in range(rng.choice((1, 3, 200)))]
-    together = LabelWeights((weight, requirements(of)) for weight, of in selectors)
+    weights = Weights([weight for weight, _ in selectors])
+    together = LabelSelectors(requirements(of) for _, of in selectors)
     for _ in range(50):
         asked = labels(rng)
-        assert together.of(asked) == sum(weight for weight, of in selectors if label_selector_matches(of, asked))
+        expected = sum(weight for weight, of in selectors if label_selector_matches(of, asked))
+        assert weights.of(together.matching(asked)) == expected
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -138,7 +141,9 @@ def term(rng):
     if rng.random() < 0.3:
         found["namespaces"] = rng.sample(("default", "prod"), rng.randint(1, 2))
     if rng.random() < 0.3:
-        found["namespaceSelector"] = rng.choice(({}, {"matchLabels": {"team": "blue"}}))
+        team = {"key": "team", "operator": rng.choice(("In", "NotIn")), "values": rng.sample(("blue", "red", "y"), 2)}
+        of_team = {"matchExpressions": [team, {"key": "old", "operator": rng.choice(("Exists", "DoesNotExist"))}]}
+        found["namespaceSelector"] = rng.choice(({}, {"matchLabels": {"team": "blue"}}, of_team))
     return found
 
 
@@ -174,7 +179,7 @@ def test_pods_with_many_terms_are_judged_as_by_the_reference(seed, few):
         return node(name, labels={key: rng.choice("pq") for key in rng.sample((ZONE, "rack"), rng.randint(0, 2))})
 
     def namespaces():
-        teams = ({"team": rng.choice(("blue", "red"))} for _ in range(2))
+        teams = ({"team": rng.choice(("blue", "red")), rng.choice(("old", "new")): ""} for _ in range(2))
         kind = {"kind": "Namespace", "apiVersion": "v1"}
         return [
             {**kind, "metadata": {"name": name, "labels": team}}
@@ -241,7 +246,7 @@ class Counting:
 
     def __init__(self, monkeypatch):
         self.evaluations = 0
-        for kind, name in ((PodQuery, "admits"), (LabelWeights, "of"), (weights._Bucket, "of")):
+        for kind, name in ((PodQuery, "admits"), (LabelSelectors, "matching")):
             monkeypatch.setattr(kind, name, self._counted(getattr(kind, name)))
 
     def _counted(self, fn):
@@ -290,6 +295,44 @@ def test_thousands_of_terms_are_never_asked_one_by_one(terms, strength, kind, mo
     assert counting.evaluations < 2000
     assert len(bench.cluster.shared(PodIndex)) <= 1
     assert len(bench.cluster.shared(ExistingTerms)._terms_of(bound)) == 1
+
+
+@pytest.mark.parametrize("strength", [REQUIRED, PREFERRED])
+def test_thousands_of_namespace_selectors_are_not_put_to_thousands_of_namespaces(strength, monkeypatch):
+    """Neither when the pod is tried, nor when it keeps others away, nor when labels of namespaces change."""
+
+    def namespace(i, team):
+        return {"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": f"ns{i}", "labels": {"team": team}}}
+
+    def all_but(i):
+        others = {"matchExpressions": [{"key": "team", "operator": "NotIn", "values": [f"t{i}"]}]}
+        return {"topologyKey": HOSTNAME, "labelSelector": {"matchLabels": {"app": "x"}}, "namespaceSelector": others}
+
+    listed = [all_but(i) for i in range(1_000)]
+    if strength == PREFERRED:
+        listed = [{"weight": i % 100 + 1, "podAffinityTerm": each} for i, each in enumerate(listed)]
+    affinity = {"podAntiAffinity": {strength: listed}}
+    others = [pod(f"e{i}", on="n1", labels={"app": "x"}, namespace=f"ns{i}") for i in range(1_000)]
+    bench = Bench(*(namespace(i, f"t{i}") for i in range(1_000)), node("n1"), node("n2"), node("n3"), *others)
+    plugin = bench.plugin("InterPodAffinity")
+    waiting = pod("waiting", labels={"app": "x"}, namespace="ns0", affinity=affinity)
+    counting = Counting(monkeypatch)
+
+    def kept_from(asked):
+        cycle, asked = CycleState(asked), bench.pod(asked)
+        plugin.pre_filter(cycle, asked)
+        codes = plugin.filter(cycle, asked, bench.cluster.table, bench.rows)
+        plugin.pre_score(cycle, asked, bench.rows)
+        return {name for name, row in bench.cluster.table.row_of.items() if codes is not None and codes[row]}
+
+    for number in range(2):
+        assert kept_from(waiting) == ({"n1"} if strength == REQUIRED else set())
+        bench.add(namespace(number, "t999"))
+    bench.add(pod("bound", labels={"app": "y"}, namespace="ns1", on="n2", affinity=affinity))
+    for i in range(200):
+        plain = pod("plain", labels={"app": "x"}, namespace=f"ns{i}")
+        assert kept_from(plain) == ({"n2"} if strength == REQUIRED else set())
+    assert counting.evaluations < 4_000
 
 
 def test_counters_of_many_terms_look_at_new_pods_when_they_are_asked(monkeypatch):

@@ -16,11 +16,12 @@ from koordsched.cluster.interning import LabelSet
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.shape import PodShape
 from koordsched.cluster.state import ClusterState
-from koordsched.plugins.interpodaffinity.terms import Namespaces, Term, TermMatcher, WireTerms, has_terms
+from koordsched.plugins.interpodaffinity.terms import Term, TermMatcher, WireTerms, has_terms
 from koordsched.plugins.interpodaffinity.termset import TermSet
+from koordsched.plugins.shared.podcounts.labelselectors import check
+from koordsched.plugins.shared.podcounts.namespaces import Namespaces
 from koordsched.plugins.shared.podcounts.rowcounts import RowCounts
 from koordsched.plugins.shared.podcounts.topology import Topology
-from koordsched.plugins.shared.podcounts.weights import check
 
 
 class TermKind(IntEnum):
@@ -125,7 +126,7 @@ class ExistingTerms:
         for kind, weight, term in terms:
             sign = (weight > 0) - (weight < 0)
             together.setdefault((kind, sign), []).append((abs(weight) or 1, term))
-        build = partial(TermSet, namespaces=self.namespaces, node_keys=self.topology.table.label_keys)
+        build = partial(TermSet, node_keys=self.topology.table.label_keys)
         return [
             self._intern((kind, sign, pod.shape.key, pod.namespace), kind, sign, partial(build, members))
             for (kind, sign), members in together.items()

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.shape import PodShape
-from koordsched.plugins.interpodaffinity.terms import Namespaces, WireTerms, has_terms
+from koordsched.plugins.interpodaffinity.terms import WireTerms, has_terms, query_of
 from koordsched.plugins.shared.podcounts.index import Counter, PodIndex
+from koordsched.plugins.shared.podcounts.namespaces import Namespaces
 from koordsched.plugins.shared.podcounts.query import PodQuery, PodWeights, WeightedQueries
 
 
@@ -56,17 +57,17 @@ class IncomingTerms:
     def __init__(self, wire: WireTerms, namespaces: Namespaces) -> None:
         """Raises SelectorError."""
         self.version = namespaces.version
-        queries = [namespaces.query(term) for term in wire.required if term is not None]
+        queries = [query_of(term, namespaces) for term in wire.required if term is not None]
         self.impossible = len(queries) < len(wire.required)
         self.keys = dict.fromkeys(term.key for term in wire.required if term is not None)
         self.affinity = CountedTerm(next(iter(self.keys)), PodQuery.all_of(queries)) if queries else None
-        unwanted = [(term.key, 1, namespaces.query(term)) for term in wire.required_anti if term is not None]
+        unwanted = [(term.key, 1, query_of(term, namespaces)) for term in wire.required_anti if term is not None]
         self._disliked: WeightedQueries | None = None
         self.anti_affinity = {key: tuple(t for _, t in terms) for key, terms in _counted(unwanted).items()}
         self.requires = bool(wire.required or wire.required_anti)
         self.prefers = bool(wire.preferred)
         self.preferred = _counted(
-            [(term.key, weight, namespaces.query(term)) for weight, term in wire.preferred if term is not None]
+            [(term.key, weight, query_of(term, namespaces)) for weight, term in wire.preferred if term is not None]
         )
 
     def attracts(self, pod: Pod) -> bool:

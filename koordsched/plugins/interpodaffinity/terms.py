@@ -9,13 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from koordsched.api.core import Namespace, PodAffinity, PodAffinityTerm
-from koordsched.cluster.builtinkinds import NAMESPACES
-from koordsched.cluster.objects import Store
+from koordsched.api.core import PodAffinity, PodAffinityTerm
 from koordsched.cluster.shape import PodShape
-from koordsched.cluster.state import ClusterState
+from koordsched.plugins.shared.podcounts.labelselectors import Requirement
+from koordsched.plugins.shared.podcounts.namespaces import Namespaces
 from koordsched.plugins.shared.podcounts.query import PodQuery, requirements_of
-from koordsched.plugins.shared.podcounts.weights import Requirement
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,48 +45,13 @@ def compile_term(term: PodAffinityTerm, own_namespace: str) -> Term | None:
     )
 
 
-_RESOLVED_KEPT = 1024
-
-
-class Namespaces:
-    """Labels of namespaces, and which of them satisfy a selector.
-
-    `version` grows with every change of labels: what was derived before is out of date then.
-    """
-
-    def __init__(self, cluster: ClusterState) -> None:
-        self._store: Store[Namespace] = cluster.objects.of(NAMESPACES)
-        self.version = 0
-        self._resolved: dict[tuple[frozenset[str], tuple[Requirement, ...]], frozenset[str]] = {}
-        self._store.subscribe(self._on_change)
-
-    def _on_change(self, old: Namespace | None, new: Namespace | None) -> None:
-        if old is None or new is None or old.metadata.labels != new.metadata.labels:
-            self.version += 1
-            self._resolved.clear()
-
-    def labels(self, name: str) -> Mapping[str, str] | None:
-        """The labels of a namespace: none if there is no such namespace, None if we may not see it."""
-        namespace = self._store.get("", name)
-        if namespace is None:
-            return None if self._store.hidden else {}
-        return namespace.metadata.labels
-
-    def query(self, term: Term) -> PodQuery:
-        """The pods that a term of an incoming pod selects, its namespaces resolved. Raises SelectorError."""
-        if term.by_labels is None:
-            return PodQuery(term.listed, term.requirements)
-        if term.by_labels == ():
-            return PodQuery(None, term.requirements)
-        scope = (term.listed, term.by_labels)
-        found = self._resolved.get(scope)
-        if found is None:
-            if len(self._resolved) >= _RESOLVED_KEPT:
-                self._resolved.clear()
-            wanted = PodQuery(None, term.by_labels)
-            labelled = {n.metadata.name for n in self._store if wanted.admits(n.metadata.labels)}
-            found = self._resolved[scope] = term.listed | labelled
-        return PodQuery(found, term.requirements)
+def query_of(term: Term, namespaces: Namespaces) -> PodQuery:
+    """The pods that a term of an incoming pod selects, its namespaces resolved. Raises SelectorError."""
+    if term.by_labels is None:
+        return PodQuery(term.listed, term.requirements)
+    if term.by_labels == ():
+        return PodQuery(None, term.requirements)
+    return PodQuery(namespaces.meant(term.listed, term.by_labels), term.requirements)
 
 
 def _terms(terms: tuple[PodAffinityTerm, ...], namespace: str) -> tuple[Term | None, ...]:

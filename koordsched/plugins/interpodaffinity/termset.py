@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from koordsched.plugins.interpodaffinity.terms import Namespaces, Term
-from koordsched.plugins.shared.podcounts.query import PodQuery
-from koordsched.plugins.shared.podcounts.weights import Requirement, ScopedWeights
-
-_Scope = tuple[frozenset[str], tuple[Requirement, ...] | None]
-"""Namespaces by name, and by labels."""
+from koordsched.plugins.interpodaffinity.terms import Term
+from koordsched.plugins.shared.podcounts.bits import BitIndex, Weights, bits
+from koordsched.plugins.shared.podcounts.labelselectors import LabelSelectors
 
 
 class TermSet:
@@ -19,60 +16,49 @@ class TermSet:
     thousand keys.
     """
 
-    __slots__ = ("_all", "_by_key", "_namespaces", "_node_keys", "_terms", "_version")
+    __slots__ = ("_by_key", "_by_labels", "_listed", "_namespaces", "_node_keys", "_selectors", "_weights")
 
     equalities: tuple[tuple[str, str], ...] = ()
     """There is no label that all pods carry which are meant."""
 
-    def __init__(self, terms: Iterable[tuple[int, Term]], namespaces: Namespaces, node_keys: Collection[str]) -> None:
-        self._terms: dict[str, list[tuple[_Scope, int, tuple[Requirement, ...]]]] = {}
-        for weight, term in terms:
-            scope = (term.listed, term.by_labels)
-            self._terms.setdefault(term.key, []).append((scope, weight, term.requirements))
-        self._namespaces = namespaces
+    def __init__(self, terms: Iterable[tuple[int, Term]], node_keys: Collection[str]) -> None:
+        members = list(terms)
         self._node_keys = node_keys
-        self._version = (-1, False)
-        self._all: ScopedWeights[_Scope] | None = None
-        self._by_key: dict[str, ScopedWeights[_Scope]] = {}
+        self._weights = Weights([weight for weight, _ in members])
+        self._selectors = LabelSelectors(term.requirements for _, term in members)
+        self._namespaces = LabelSelectors(term.by_labels or () for _, term in members)
+        self._by_labels = bits(number for number, (_, term) in enumerate(members) if term.by_labels is not None)
+        self._listed: BitIndex[str] = BitIndex()
+        self._by_key: BitIndex[str] = BitIndex()
+        for number, (_, term) in enumerate(members):
+            self._by_key.add(term.key, number)
+            for name in term.listed:
+                self._listed.add(name, number)
 
     def matches(self, namespace: str, namespace_labels: Mapping[str, str] | None, labels: Mapping[str, str]) -> bool:
         """Whether any term means a pod of that namespace with these labels; unknown labels (None) may be any."""
-        self._follow(namespace_labels)
-        if self._all is None:
-            self._all = ScopedWeights(member for members in self._terms.values() for member in members)
-        return self._all.within(namespace, _covers(namespace, namespace_labels)).of(labels) > 0
+        return self._meaning(namespace, namespace_labels, labels) > 0
 
     def applying(
         self, namespace: str, namespace_labels: Mapping[str, str] | None, labels: Mapping[str, str]
     ) -> Iterator[tuple[str, int]]:
         """(topology key, what the terms with this key weigh together that mean such a pod)."""
-        if not self.matches(namespace, namespace_labels, labels):
+        found = self._meaning(namespace, namespace_labels, labels)
+        if not found:
             return
-        for key in self._node_keys if len(self._node_keys) < len(self._terms) else self._terms:
-            if key not in self._terms or key not in self._node_keys:
+        keys = self._by_key.keys()
+        for key in self._node_keys if len(self._node_keys) < len(keys) else keys:
+            if key not in self._node_keys:
                 continue
-            weights = self._by_key.get(key)
-            if weights is None:
-                weights = self._by_key[key] = ScopedWeights(self._terms[key])
-            weight = weights.within(namespace, _covers(namespace, namespace_labels)).of(labels)
+            weight = self._weights.of(found & self._by_key.of((key,)))
             if weight:
                 yield key, weight
 
-    def _follow(self, namespace_labels: Mapping[str, str] | None) -> None:
-        """Labels of namespaces may have changed."""
-        version = (self._namespaces.version, namespace_labels is None)
-        if version != self._version:
-            self._version = version
-            for weights in (self._all, *self._by_key.values()):
-                if weights is not None:
-                    weights.forget()
-
-
-def _covers(namespace: str, labels: Mapping[str, str] | None) -> Callable[[_Scope], bool]:
-    def covers(scope: _Scope) -> bool:
-        listed, by_labels = scope
-        if namespace in listed:
-            return True
-        return by_labels is not None and (labels is None or PodQuery(None, by_labels).admits(labels))
-
-    return covers
+    def _meaning(self, namespace: str, namespace_labels: Mapping[str, str] | None, labels: Mapping[str, str]) -> int:
+        found = self._selectors.matching(labels)
+        if not found:
+            return 0
+        covering = self._by_labels
+        if covering and namespace_labels is not None:
+            covering &= self._namespaces.matching(namespace_labels)
+        return found & (covering | self._listed.of((namespace,)))

@@ -13,10 +13,10 @@ from koordsched.api.core import TopologySpreadConstraint
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.shape import PodShape
 from koordsched.plugins.shared.podcounts.index import Counter, PodIndex
+from koordsched.plugins.shared.podcounts.labelselectors import Requirement
 from koordsched.plugins.shared.podcounts.query import PodQuery, WeightedQueries, pinned, requirements_of
 from koordsched.plugins.shared.podcounts.rowcounts import DomainCounts
 from koordsched.plugins.shared.podcounts.topology import EligibleNodes
-from koordsched.plugins.shared.podcounts.weights import Requirement
 
 HARD, SOFT = "DoNotSchedule", "ScheduleAnyway"
 HONOR, IGNORE = "Honor", "Ignore"

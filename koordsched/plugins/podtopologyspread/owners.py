@@ -12,8 +12,8 @@ from koordsched.cluster.builtinkinds import REPLICA_SETS, REPLICATION_CONTROLLER
 from koordsched.cluster.interning import LabelSet
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.state import ClusterState
+from koordsched.plugins.shared.podcounts.labelselectors import Requirement
 from koordsched.plugins.shared.podcounts.query import requirements_of
-from koordsched.plugins.shared.podcounts.weights import Requirement
 
 _KEPT = 8192
 

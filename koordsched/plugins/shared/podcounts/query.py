@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 
 from koordsched.api.meta import LabelSelector
 from koordsched.api.selectors import Selector, value_test
-from koordsched.plugins.shared.podcounts.weights import LabelWeights, Requirement, Requirements, ScopedWeights, check
+from koordsched.plugins.shared.podcounts.bits import Weights
+from koordsched.plugins.shared.podcounts.labelselectors import LabelSelectors, Requirement, Requirements, check
+from koordsched.plugins.shared.podcounts.namespaces import NamespaceScopes
 
 
 def requirements_of(selector: LabelSelector) -> Requirements:
@@ -31,20 +33,20 @@ class PodQuery:
     Raises SelectorError if a requirement is not valid. Equal queries are interchangeable.
     """
 
-    __slots__ = ("_hash", "_selector", "_weights", "namespaces", "requirements")
+    __slots__ = ("_hash", "_lookup", "_selector", "namespaces", "requirements")
 
-    def __init__(self, namespaces: frozenset[str] | None, requirements: Requirements) -> None:
+    def __init__(self, namespaces: Set[str] | None, requirements: Requirements) -> None:
         check(requirements)
         self.namespaces = namespaces
         self.requirements = requirements
         self._selector: Selector | None = None
-        self._weights: LabelWeights | None = None
+        self._lookup: LabelSelectors | None = None
         self._hash = hash((namespaces, requirements))
 
     @classmethod
     def all_of(cls, queries: Iterable[PodQuery]) -> PodQuery:
         """The pods that match all of them."""
-        namespaces: frozenset[str] | None = None
+        namespaces: Set[str] | None = None
         requirements: set[Requirement] = set()
         for query in queries:
             requirements.update(query.requirements)
@@ -64,9 +66,9 @@ class PodQuery:
     def admits(self, labels: Mapping[str, str]) -> bool:
         """Whether the labels satisfy the requirements."""
         if len(self.requirements) > _FEW:
-            if self._weights is None:
-                self._weights = LabelWeights(((1, self.requirements),))
-            return self._weights.of(labels) > 0
+            if self._lookup is None:
+                self._lookup = LabelSelectors((self.requirements,))
+            return self._lookup.matching(labels) > 0
         selector = self._selector
         if selector is None:
             tests = tuple((key, value_test(operator, values)) for key, operator, values in self.requirements)
@@ -101,23 +103,25 @@ class WeightedQueries:
     Weights are positive. Equal ones are interchangeable.
     """
 
-    __slots__ = ("_hash", "_weights", "members")
+    __slots__ = ("_hash", "_scopes", "_selectors", "_weights", "members")
 
     equalities: tuple[tuple[str, str], ...] = ()
     """There is no label that every match carries."""
 
     def __init__(self, members: tuple[tuple[int, PodQuery], ...]) -> None:
         self.members = members
-        self._weights: ScopedWeights[frozenset[str] | None] | None = None
+        self._weights = Weights([weight for weight, _ in members])
+        self._selectors: LabelSelectors | None = None
+        self._scopes: NamespaceScopes | None = None
         self._hash = hash(members)
 
     def weigh(self, namespace: str, labels: Mapping[str, str]) -> int:
         """The sum of the weights of the queries that match; 0 if none does."""
-        if self._weights is None:
-            self._weights = ScopedWeights(
-                (query.namespaces, weight, query.requirements) for weight, query in self.members
-            )
-        return self._weights.within(namespace, lambda names: names is None or namespace in names).of(labels)
+        if self._selectors is None or self._scopes is None:
+            self._selectors = LabelSelectors(query.requirements for _, query in self.members)
+            self._scopes = NamespaceScopes([query.namespaces for _, query in self.members])
+        matching = self._selectors.matching(labels)
+        return self._weights.of(matching & self._scopes.of(namespace)) if matching else 0
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, WeightedQueries) and self._hash == other._hash and self.members == other.members
