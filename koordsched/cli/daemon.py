@@ -24,6 +24,7 @@ from koordsched.client.clock import SystemClock
 from koordsched.client.errors import ClientError
 from koordsched.client.lanes import Lane, Lanes
 from koordsched.client.leaderelection import ElectionConfig, Elector
+from koordsched.client.leasekeeper import LeaseKeeper
 from koordsched.client.network import NetworkTransport
 from koordsched.client.transport import Request, Response
 from koordsched.config.feature_gates import changed, stage_of
@@ -138,9 +139,7 @@ class Daemon:
             metrics, ((name, stage_of(name), enabled) for name, enabled in self._options.feature_gates.items())
         )
         observe_registry(metrics)
-        transport = await NetworkTransport.open(
-            self._clock, kubeconfig=self._resolved.kubeconfig, master=self._options.master
-        )
+        transport = await self._open_transport()
         cleanup.push_async_callback(transport.close)
         limit = self._resolved.rate_limit
         lanes = Lanes(
@@ -201,6 +200,11 @@ class Daemon:
         await self._lead(scheduler)
         return self._code
 
+    async def _open_transport(self) -> NetworkTransport:
+        return await NetworkTransport.open(
+            self._clock, kubeconfig=self._resolved.kubeconfig, master=self._options.master
+        )
+
     def _controllers(self) -> Mapping[str, ControllerFactory]:
         """Those that `--controller-plugins` leaves."""
         unknown = {name.removeprefix("-") for name in self._options.controller_plugins} - {"*", *CONTROLLERS}
@@ -238,8 +242,11 @@ class Daemon:
         """Schedules while leading (or at once, without election) until it is time to stop."""
         loop = asyncio.get_running_loop()
         election: asyncio.Task[None] | None = None
+        keeper: LeaseKeeper | None = None
         if self._elector is not None:
             election = loop.create_task(self._elector.run(), name="leader election")
+            keeper = LeaseKeeper(self._elector, self._clock, self._open_transport)
+            keeper.start()
         else:
             self._elected.set()
         work = loop.create_task(self._schedule(scheduler), name="scheduling")
@@ -260,6 +267,8 @@ class Daemon:
         if election is not None and not election.done():
             election.cancel()
             await asyncio.gather(election, return_exceptions=True)
+        if keeper is not None:
+            keeper.stop()
 
     async def _schedule(self, scheduler: Scheduler) -> None:
         if self._resolved.delay_cache_until_active:

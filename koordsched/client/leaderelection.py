@@ -95,7 +95,10 @@ class Elector:
 
     def __post_init__(self) -> None:
         self._collection = f"/apis/coordination.k8s.io/v1/namespaces/{self.config.namespace}/leases"
-        self._path = f"{self._collection}/{self.config.name}"
+        self.path = f"{self._collection}/{self.config.name}"
+        """Of the Lease."""
+        self.renewed_at = float("-inf")
+        """Boot time at which the last successful attempt to get or keep the lock began."""
         self._lock: LeaseLock | None = None
         self._record: Record | None = None
         self._observed_at = 0.0
@@ -113,6 +116,11 @@ class Elector:
     def deadline(self) -> float:
         """Boot time in seconds until which we lead if nothing is heard any more; -inf when not leading."""
         return self._deadline if self._leading else float("-inf")
+
+    def renewed_elsewhere(self, began: float) -> None:
+        """A thread of this process has renewed the lock by an attempt that began at this boot time; called there."""
+        if self._leading:
+            self._deadline = max(self._deadline, began + self.config.renew_deadline)
 
     @property
     def leader(self) -> str:
@@ -171,6 +179,8 @@ class Elector:
                 return
             self._news.clear()
             await self._try(min(left, self.config.renew_deadline / 2))
+            if not self._leading:
+                return
 
     async def _sleep(self, delay: float) -> None:
         """Waits until the time is up, or the watch shows that the lock changed hands."""
@@ -205,22 +215,20 @@ class Elector:
             return (self._leading or not self._taken()) and await self._create(within)
         assert self._lock is not None
         held = self._lock.record
-        if held.holder and held.holder != self.config.identity:
-            if self._leading:
-                self._deadline = float("-inf")
-                return False
-            if self._taken():
-                return False
-        wanted = self._claim(held if held.holder == self.config.identity else None, held.transitions + 1)
+        if held.holder not in ("", self.config.identity) and (self._leading or self._taken()):
+            self._leading = False
+            return False
+        ours = held.holder == self.config.identity
+        wanted = self.claim(held) if ours else self._first_claim(held.transitions + 1)
         began = self.clock.boottime()
-        request = Request("PUT", self._path, self._lock.rewritten(wanted), timeout=within)
+        request = Request("PUT", self.path, self._lock.rewritten(wanted), timeout=within)
         self._take(await self._send(request), began)
         return True
 
     async def _read(self, within: float) -> bool:
         """Fetches the Lease; False if there is none."""
         try:
-            response = raise_for_status(await self.transport.request("GET", self._path, timeout=within))
+            response = raise_for_status(await self.transport.request("GET", self.path, timeout=within))
         except NotFound:
             return False
         self._lock = LeaseLock(response.body, self.config.lease_duration)
@@ -228,16 +236,18 @@ class Elector:
         return True
 
     async def _create(self, within: float) -> bool:
-        body = new_lease(self.config.namespace, self.config.name, self._claim(None, 0))
+        body = new_lease(self.config.namespace, self.config.name, self._first_claim(0))
         began = self.clock.boottime()
         self._take(await self._send(Request("POST", self._collection, body, timeout=within)), began)
         return True
 
-    def _claim(self, held: Record | None, transitions: int) -> Record:
-        """The record that makes us leader; `held` is our own one if we lead already."""
+    def claim(self, held: Record) -> Record:
+        """The record that keeps us leader; `held` is the one that we have."""
+        return held._replace(renewed=micro_time(self.clock.wall()), duration=self.config.lease_duration)
+
+    def _first_claim(self, transitions: int) -> Record:
+        """The record that makes us leader."""
         now = micro_time(self.clock.wall())
-        if held is not None:
-            return held._replace(renewed=now, duration=self.config.lease_duration)
         return Record(self.config.identity, self.config.lease_duration, now, now, transitions)
 
     async def _send(self, request: Request) -> Response:
@@ -254,6 +264,7 @@ class Elector:
         self._observe(self._lock.record)
         self._observed_at = self.clock.boottime()
         self._deadline = began + self.config.renew_deadline
+        self.renewed_at = began
 
     def _observe(self, record: Record) -> None:
         """Remembers since when, by our own clock, the lock has had its current record."""
@@ -294,7 +305,7 @@ class Elector:
                     return
                 now = micro_time(self.clock.wall())
                 released = Record("", 1.0, now, now, lock.record.transitions)
-                request = Request("PUT", self._path, lock.rewritten(released), timeout=RELEASE_TIMEOUT)
+                request = Request("PUT", self.path, lock.rewritten(released), timeout=RELEASE_TIMEOUT)
                 await self._send(request)
                 self._lock, self._record = None, released
                 return
