@@ -41,9 +41,10 @@ class BackoffPolicy:
         server.
         """
         failures = queued.consecutive_errors or queued.unschedulable_count
-        if self.maximum <= 0 or failures == 0:
+        waits = failures > 0 and self.maximum > 0
+        if not (waits or queued.rest):
             return None
-        return float(floor(queued.timestamp + self.duration(failures)))
+        return float(floor(queued.timestamp + max(self.duration(failures) if waits else 0.0, queued.rest)))
 
     def is_backing_off(self, queued: QueuedPod[Any], now: float) -> bool:
         """Whether the pod still has to wait at `now`; it does during the whole second of its expiry."""

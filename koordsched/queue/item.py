@@ -99,6 +99,8 @@ class QueuedPod(Generic[P]):
     gating_reason: str = ""
     #: Whether its back-off is waited out, though it was rejected.
     waits_out: bool = False
+    #: Seconds for which it rests after an attempt that took long, whatever happens.
+    rest: float = 0.0
     #: Whether it left the unschedulable pods because it sat there too long; reset by the next failure.
     flushed: bool = False
     # Positions in the structures that hold it; written by those structures.

@@ -276,6 +276,7 @@ class SchedulingQueue(Generic[P]):
         pod: P | None = None,
         refusal: Refusal | None = None,
         through_backoff: bool = False,
+        rest: float = 0.0,
     ) -> Place:
         """The attempt failed: take the pod back and call `done` for it. Returns where it is now.
 
@@ -283,7 +284,7 @@ class SchedulingQueue(Generic[P]):
         none of either means an error. `pod` is its newest version, if the caller knows a newer one than the queue.
         `refusal`: the same for equivalent pods, if what refused the pod would refuse them: a new object after an
         evaluation, that of `refusal_of_equivalent` if there was none. `through_backoff`: it is tried again after its
-        back-off, which is waited out, and waits for no event.
+        back-off, which is waited out, and waits for no event. `rest`: seconds in which nothing has it tried again.
         Events since it was popped are replayed. A pod deleted meanwhile is dropped; if the queue holds one of its
         name already, that one is left alone.
         """
@@ -312,7 +313,8 @@ class SchedulingQueue(Generic[P]):
         queued.backoff_expiry = None
         queued.flushed = False
         self.counters.rejected(queued.profile, rejecting)
-        queued.waits_out = through_backoff
+        queued.rest = rest
+        queued.waits_out = through_backoff or rest > 0
         strategy = Strategy.AFTER_BACKOFF if through_backoff else self._replay(queued, flight)
         if flight is not None:
             # Of a pod that came anew after `done`, another attempt may be under way: this ends that one, too.

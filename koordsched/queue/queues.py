@@ -124,7 +124,7 @@ class Queues(Generic[P]):
         elif not self._admit(queued):
             self._keep(queued, refusal)
             self._tell_gated((queued,))
-        elif strategy is Strategy.AFTER_BACKOFF and self._policy.is_backing_off(queued, self._clock()):
+        elif _waits(queued, strategy) and self._policy.is_backing_off(queued, self._clock()):
             self._back_off_all([queued], label)
         else:
             self.activate_all([queued], label)
@@ -148,7 +148,7 @@ class Queues(Generic[P]):
                 self.counters.incoming["unschedulable", label] += 1
                 gated.append(queued)
                 moving.extend(self._relief(queued))
-            elif strategy is Strategy.AFTER_BACKOFF and policy.is_backing_off(queued, now):
+            elif _waits(queued, strategy) and policy.is_backing_off(queued, now):
                 backing_off.append(queued)
             else:
                 activated.append(queued)
@@ -249,3 +249,8 @@ class Queues(Generic[P]):
             gate = self._gates[queued.profile]
             if gate.gated and queued.place is Place.GATED:
                 gate.tell_gated(queued)
+
+
+def _waits(queued: QueuedPod[P], strategy: Strategy) -> bool:
+    """Whether the event does not cut its back-off short."""
+    return strategy is Strategy.AFTER_BACKOFF or queued.rest > 0

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -54,6 +55,15 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
+COSTLY = 0.2
+"""CPU seconds that an attempt at one pod may take before the pod has to rest."""
+
+REST = 20.0
+"""How much longer than such an attempt took: so no pod gets more than a twentieth of the time."""
+
+LONGEST_REST = 300.0
+"""Seconds."""
+
 Consult = Callable[[Pod], "ExtenderConsultation | None"]
 """Begins a consultation about a pod; None if no extender is interested in it."""
 
@@ -82,6 +92,7 @@ class SchedulingCycle:
     inbox: Inbox = field(default_factory=Inbox)
     unreadable: Callable[[Pod], FailedAttempt | None] | None = None
     notices: WaitNotices | None = None
+    cpu_time: Callable[[], float] = time.thread_time
 
     def __post_init__(self) -> None:
         self._sampling = PluginSampling(self.metrics, self.clock)
@@ -99,7 +110,7 @@ class SchedulingCycle:
         if not self.is_wanted(pod):
             return ()
         profile = self.profiles[pod.shape.scheduler_name]
-        started = self.clock()
+        started, cpu = self.clock(), self.cpu_time()
         if profile.job_plugins:
             try:
                 for plugin in profile.job_plugins:
@@ -133,8 +144,20 @@ class SchedulingCycle:
             await consultation.end()
         if isinstance(outcome, AssumedPod):
             return (outcome,)
-        self.give_back(queued, profile, started, outcome)
+        took = self.cpu_time() - cpu if consultation is None else 0.0  # while extenders answer, others use the CPU
+        self.give_back(queued, profile, started, outcome, self._rest_after(pod, took))
         return ()
+
+    @staticmethod
+    def _rest_after(pod: Pod, took: float) -> float:
+        """Seconds for which a pod rests after an attempt that took this much CPU time."""
+        if took < COSTLY:
+            return 0.0
+        rest = min(took * REST, LONGEST_REST)
+        _log.warning(
+            "an attempt at %s took %.1f s of CPU time; it is not tried again for %.0f s", pod.title, took, rest
+        )
+        return rest
 
     async def _schedule_job(
         self, queued: QueuedPod[Pod], plugin: JobScheduling, job: Job | GroupJob
@@ -321,11 +344,15 @@ class SchedulingCycle:
     def _took(self, point: str, profile: Profile, status: Status, began: float) -> None:
         self.metrics.extension_point(point, profile.name, status.code.text).observe(self.clock() - began)
 
-    def give_back(self, queued: QueuedPod[Pod], profile: Profile, started: float, not_placed: NotPlaced) -> None:
-        """What the PostFilter plugins decided is started; the pod goes back to the queue with the reason."""
+    def give_back(
+        self, queued: QueuedPod[Pod], profile: Profile, started: float, not_placed: NotPlaced, rest: float = 0.0
+    ) -> None:
+        """What the PostFilter plugins decided is started; the pod goes back to the queue with the reason, where it
+        rests for some seconds.
+        """
         failed, outcome = not_placed
         if outcome is not None and outcome.actuate is not None:
             outcome.actuate()
         result = "error" if failed.reason == SCHEDULER_ERROR else "unschedulable"
         self.metrics.attempt(result, profile.name, self.clock() - started)
-        self.failures.handle(queued, failed)
+        self.failures.handle(queued, failed, rest)

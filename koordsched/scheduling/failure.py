@@ -54,8 +54,8 @@ class FailureHandler:
         """The newest version of a pod; None if there is nothing to retry."""
         return self.pending.newest(pod)
 
-    def handle(self, queued: QueuedPod[Pod], failed: FailedAttempt) -> None:
-        """The pod goes back to the queue, and its owner reads why."""
+    def handle(self, queued: QueuedPod[Pod], failed: FailedAttempt, rest: float = 0.0) -> None:
+        """The pod goes back to the queue, and its owner reads why. `rest`: seconds until it may be tried again."""
         self.recorder.refused(queued.pod.uid, failed)
         self.decisions.refused(
             queued.pod, failed.reason, failed.message, failed.plugins, queued.attempts, failed.nominated or ""
@@ -72,6 +72,7 @@ class FailureHandler:
                 pod=newest,
                 refusal=failed.refusal,
                 through_backoff=failed.through_backoff,
+                rest=rest,
             )
             if failed.nominated is not None:
                 self._nominate(newest, failed.nominated)

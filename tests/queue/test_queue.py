@@ -255,6 +255,27 @@ def test_a_pod_that_is_queued_already_is_not_returned() -> None:
     assert queue.in_flight_pods() == []
 
 
+@pytest.mark.parametrize("pending", [(), ("Waits",)], ids=["rejected", "waits for something of its own"])
+def test_a_pod_rests_after_an_attempt_that_took_long_whatever_happens(pending: tuple[str, ...]) -> None:
+    clock = Clock(100.0)
+    hints = [*HINTS, HintRegistration[Pod]("Waits", ClusterEvent(ev.POD, A.DELETE), scope=Scope.SHAPE)]
+    queue = make_queue(hints, clock=clock)
+    queue.add(Pod("p"))
+    queue.add_unschedulable_if_not_present(pop(queue), {"Fit"}, set(pending), rest=40.0)
+    clock.now = 120.0
+    queue.move_all(FREED)
+    assert queue.pop() is None, "not popped early either"
+    queue.timers.flush_backoff()
+    assert queue.pop() is None
+    clock.now = 141.0
+    queue.timers.flush_backoff()
+    queued = pop(queue)
+    queue.add_unschedulable_if_not_present(queued, {"Fit"})
+    clock.now = 145.0
+    queue.move_all(FREED)
+    assert pop(queue) is queued
+
+
 # --- gating
 
 
