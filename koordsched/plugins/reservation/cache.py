@@ -313,7 +313,7 @@ class ReservationCache:
             if info is not None:
                 info.counted = False
                 # Its node may come back: then it is read anew, and counts all that it has, not what owners had left.
-                pod.requests = info.full
+                self._cluster.amend(pod, info.full, info.full_facts)
                 self._leave_row(row, pod.uid)
                 del self._infos[pod.uid]
                 self._recount(info)
