@@ -149,10 +149,10 @@ class ReservationCache:
         info = self._infos.get(uid) if uid is not None else None
         return info if info is not None and pod.uid in info.owners else None
 
-    def requests_of(self, pod: Pod) -> Requests:
-        """What a pod on a node requests; one that acts as a Reservation may count less."""
+    def whole_of(self, pod: Pod) -> tuple[Requests, tuple[object, ...]]:
+        """See Sharing."""
         info = self._infos.get(pod.uid)
-        return pod.requests if info is None else info.full
+        return (pod.requests, pod.facts) if info is None else (info.full, info.full_facts)
 
     # --- objects -----------------------------------------------------------------------------------
 

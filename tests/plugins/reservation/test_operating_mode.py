@@ -14,6 +14,7 @@ from koordsched.plugins.reservation.kinds import (
     RESERVATION_IGNORED,
     RESERVATION_OWNERS,
 )
+from koordsched.scheduling.snapshot import snapshot
 from tests.plugins.harness import scheduler
 from tests.plugins.objects import container, node, pod
 
@@ -228,6 +229,21 @@ def test_it_has_all_its_cpus_when_its_eviction_is_taken_back(sharing_cpus, evict
     assert holders(sharing_cpus) == [1, 1, 1]
     cluster.remove_pod("uid-default-p")
     assert holders(sharing_cpus) == [1, 1, 1]
+
+
+def test_snapshots_show_all_that_it_has(sharing_cpus):
+    shown = [*snapshot(sharing_cpus.cluster, [])]
+    (acts,) = [thing for thing in shown if thing["metadata"]["name"] == "acts"]
+    assert acts["metadata"]["annotations"] == acting(**{RESOURCE_STATUS: '{"cpuset":"0-2"}'})["metadata"]["annotations"]
+    assert acts["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "3"}
+    again = scheduler(shown, WITH_CPUS)
+    assert (holders(again), used(again)) == ([1, 1, 1], 3000)
+    again.cluster.remove_pod("uid-default-p")
+    assert (holders(again), used(again)) == ([1, 1, 1], 3000)
+    # An owner finds it as it did.
+    again.add(wanted(cpu="1"))
+    assert again.schedule("default/p").node == "alder"
+    assert used(again) == 3000
 
 
 def claiming(thing):
