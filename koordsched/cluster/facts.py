@@ -163,7 +163,7 @@ class PodFact(Generic[T]):
 
 
 class StatusFact(PodFact[T]):
-    """A fact that the status of a pod says, and annotations maybe. Its name stands where others have their annotation."""
+    """A fact that the status of a pod says, or annotations beside it. Its name stands where others have theirs."""
 
     __slots__ = ("annotated", "read", "shown")
 
