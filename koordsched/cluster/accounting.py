@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from koordsched.cluster.columns import Column
 from koordsched.cluster.pod import Pod
+from koordsched.cluster.resources import Requests
 from koordsched.cluster.shape import PodShape
 
 Amount = int | npt.NDArray[np.signedinteger[Any]]
@@ -59,6 +60,10 @@ class Sharing(Protocol):
 
     def facts_changed(self, row: int, pod: Pod) -> int:
         """A pod on the row has other facts, or a newer version of it, the confirmed one maybe, has taken its place."""
+
+    def whole_of(self, pod: Pod) -> tuple[Requests, tuple[object, ...]]:
+        """The requests and facts of a pod on a node that counts less at the moment, as if nothing that it holds was in
+        use; those of any other pod as they are."""
 
     def holder_of(self, pod: Pod) -> str | None:
         """The uid of the pod that holds what a pod on a node uses: without the latter, the former counts it."""

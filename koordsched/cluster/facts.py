@@ -163,9 +163,9 @@ class PodFact(Generic[T]):
 
 
 class StatusFact(PodFact[T]):
-    """A fact that the status of a pod says. Its name stands where others have their annotation."""
+    """A fact that the status of a pod says, or annotations beside it. Its name stands where others have theirs."""
 
-    __slots__ = ("read", "shown")
+    __slots__ = ("annotated", "read", "shown")
 
     def __init__(
         self,
@@ -173,10 +173,12 @@ class StatusFact(PodFact[T]):
         index: int,
         read: Callable[[core.Pod], T | None],
         shown: Callable[[T], Mapping[str, Any]],
+        annotated: Callable[[T], Mapping[str, str]] | None = None,
     ) -> None:
         super().__init__(name, index, self._read, lambda value: orjson.dumps(shown(value)).decode())
         self.read = read
         self.shown = shown
+        self.annotated = annotated
 
     def _read(self, text: str) -> T | None:
         return self.read(core.Pod(status=convert(orjson.loads(text), core.PodStatus)))
@@ -276,10 +278,17 @@ class PodFacts:
         return self._declare_status(name, lambda wire: read(wire.status), shown)
 
     def declare_status_of(
-        self, name: str, read: Callable[[core.Pod], T | None], shown: Callable[[T], Mapping[str, Any]]
+        self,
+        name: str,
+        read: Callable[[core.Pod], T | None],
+        shown: Callable[[T], Mapping[str, Any]],
+        annotated: Callable[[T], Mapping[str, str]] | None = None,
     ) -> PodFact[T]:
-        """The same for a fact that only some pods have, by their metadata; annotations have to be declared as read."""
-        return self._declare_status(name, read, shown)
+        """The same for a fact that only some pods have, by their metadata; annotations have to be declared as read.
+
+        `annotated`: the annotations that, beside the status, read like this.
+        """
+        return self._declare_status(name, read, shown, annotated)
 
     def declare_states(self, name: str, read: Callable[[podstates.Pod], T | None]) -> PodFact[T]:
         """A plugin reads the states of containers of pods that have a node, as `declare_status`.
@@ -311,9 +320,13 @@ class PodFacts:
         return fact
 
     def _declare_status(
-        self, name: str, read: Callable[[core.Pod], T | None], shown: Callable[[T], Mapping[str, Any]]
+        self,
+        name: str,
+        read: Callable[[core.Pod], T | None],
+        shown: Callable[[T], Mapping[str, Any]],
+        annotated: Callable[[T], Mapping[str, str]] | None = None,
     ) -> PodFact[T]:
-        fact = StatusFact(name, len(self._facts), read, shown)
+        fact = StatusFact(name, len(self._facts), read, shown, annotated)
         self._facts.append(fact)
         self._of_status.append(fact)
         return fact
@@ -323,8 +336,12 @@ class PodFacts:
         return self._texts(pod, self._facts)
 
     def annotations(self, pod: Pod) -> dict[str, str]:
-        """The facts of a pod that are annotations."""
-        return self._texts(pod, self._of_annotations)
+        """The facts of a pod that are annotations, and the annotations that others were read from."""
+        found = self._texts(pod, self._of_annotations)
+        for fact in self._of_status:
+            if fact.annotated is not None and (value := fact.of(pod)) is not None:
+                found.update(fact.annotated(value))
+        return found
 
     @staticmethod
     def _texts(pod: Pod, facts: list[PodFact[Any]]) -> dict[str, str]:

@@ -119,6 +119,15 @@ class ClusterState(Announcements):
         """Some pods count less while others use parts of what they hold. To be called before the first pod is read."""
         self._sharing = sharing
 
+    def whole(self, pod: Pod) -> Pod:
+        """A pod on a node as it would count if nothing that it holds was in use; usually the pod itself."""
+        found = self._sharing.whole_of(pod) if self._sharing is not None else (pod.requests, pod.facts)
+        if found == (pod.requests, pod.facts):
+            return pod
+        whole = with_facts(pod)
+        whole.requests, whole.facts = found
+        return whole
+
     def holder_of(self, pod: Pod) -> str | None:
         """The uid of the pod that counts what this pod on a node uses as soon as this one is gone; usually None."""
         return self._sharing.holder_of(pod) if self._sharing is not None and pod.facts else None

@@ -52,9 +52,10 @@ def snapshot(cluster: ClusterState, pending: list[Pod]) -> Iterator[dict[str, An
     for pod in (*bound, *waiting):
         if pod.virtual:
             continue
-        annotations = {**pod.shape.meta.annotations, **cluster.pod_facts.annotations(pod)}
-        shown = pod_object(pod, names, annotations, cluster.pod_facts.status(pod))
-        shown["spec"].update(cluster.pod_facts.spec(pod))
+        whole = cluster.whole(pod)
+        annotations = {**pod.shape.meta.annotations, **cluster.pod_facts.annotations(whole)}
+        shown = pod_object(whole, names, annotations, cluster.pod_facts.status(whole))
+        shown["spec"].update(cluster.pod_facts.spec(whole))
         yield shown
 
 
@@ -95,7 +96,7 @@ def pod_object(
     metadata["annotations"] = {**shown_ones, **annotations}
     if references := pod.references:
         metadata["ownerReferences"] = [msgspec.to_builtins(reference) for reference in references]
-    status: dict[str, Any] = {**facts, "phase": "Running" if pod.start_time else "Pending"}
+    status: dict[str, Any] = {"phase": "Running" if pod.start_time else "Pending", **facts}
     if pod.start_time:
         status["startTime"] = pod.start_time
     if pod.nominated_node:

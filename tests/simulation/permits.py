@@ -5,6 +5,7 @@ attempt was under way.
 """
 
 import asyncio
+from collections import Counter
 
 from koordsched.cluster.events import NODE, ActionType, ClusterEvent
 from koordsched.framework.interface import Permit
@@ -17,8 +18,9 @@ GATE = "gate"
 LONGEST = 10.0
 """Seconds that a pod may wait."""
 
-PAUSES = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
-"""Seconds after which a pod is looked for once more that does not wait yet."""
+AGAIN, INTERVAL = 50, 0.2
+"""How often a pod is looked for that does not wait yet, and after how many seconds: a large gang takes some to be
+placed. The interval is less than pods may wait."""
 
 
 class Gatekeeper(Permit):
@@ -30,6 +32,8 @@ class Gatekeeper(Permit):
         self.waiting = None
         self.let_go = set()
         """uids of the pods that may be bound."""
+        self._asked = Counter()
+        """By uid, how often it was asked about a pod."""
         self._rng = handle.rng
         self._table = handle.cluster.table
         self._names = {}
@@ -46,6 +50,7 @@ class Gatekeeper(Permit):
     def permit(self, cycle, pod, row):
         rng, node = self._rng, self._table.names[row]
         self.let_go.discard(pod.uid)
+        self._asked[pod.uid] += 1
         timeout = rng.uniform(0.5, LONGEST)
         if node in self._closed:
             if rng.random() < 0.3:
@@ -59,18 +64,18 @@ class Gatekeeper(Permit):
         return Status(Code.WAIT), timeout
 
     def _later(self, delay, uid):
-        asyncio.get_running_loop().call_later(delay, self._allow, uid)
+        asyncio.get_running_loop().call_later(delay, self._allow, uid, self._asked[uid])
 
-    def _allow(self, uid, pauses=PAUSES):
-        if self.waiting is None:
-            return  # a replay, where the journal says which pods are let go
+    def _allow(self, uid, asked, again=AGAIN):
+        if self.waiting is None or self._asked[uid] != asked:
+            return  # a replay, where the journal says which pods are let go; or the pod was placed anew
         waiting = self.waiting.get(uid)
         if waiting is not None:
             self.let_go.add(uid)
             waiting.allow(self.name)
-        elif pauses:
+        elif again:
             # The others of its gang are still being placed, or it has no place any more.
-            asyncio.get_running_loop().call_later(pauses[0], self._allow, uid, pauses[1:])
+            asyncio.get_running_loop().call_later(INTERVAL, self._allow, uid, asked, again - 1)
 
     def _node_changed(self, row, node):
         name = self._names[row] = node.metadata.name

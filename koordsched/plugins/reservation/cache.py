@@ -149,10 +149,10 @@ class ReservationCache:
         info = self._infos.get(uid) if uid is not None else None
         return info if info is not None and pod.uid in info.owners else None
 
-    def requests_of(self, pod: Pod) -> Requests:
-        """What a pod on a node requests; one that acts as a Reservation may count less."""
+    def whole_of(self, pod: Pod) -> tuple[Requests, tuple[object, ...]]:
+        """See Sharing."""
         info = self._infos.get(pod.uid)
-        return pod.requests if info is None else info.full
+        return (pod.requests, pod.facts) if info is None else (info.full, info.full_facts)
 
     # --- objects -----------------------------------------------------------------------------------
 
@@ -313,7 +313,7 @@ class ReservationCache:
             if info is not None:
                 info.counted = False
                 # Its node may come back: then it is read anew, and counts all that it has, not what owners had left.
-                pod.requests = info.full
+                self._cluster.amend(pod, info.full, info.full_facts)
                 self._leave_row(row, pod.uid)
                 del self._infos[pod.uid]
                 self._recount(info)

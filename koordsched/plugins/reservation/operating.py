@@ -49,7 +49,7 @@ def is_operating(labels: dict[str, str]) -> bool:
 
 def declare(facts: PodFacts) -> PodFact[Operating]:
     """The fact of pods that act as Reservations; others have none."""
-    return facts.declare_status_of("reservation-operating-mode", _read, _shown)
+    return facts.declare_status_of("reservation-operating-mode", _read, _shown, _annotated)
 
 
 def _read(pod: core.Pod) -> Operating | None:
@@ -68,6 +68,11 @@ def _shown(operating: Operating) -> dict[str, Any]:
     if not operating.ready:
         return {}
     return {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+
+
+def _annotated(operating: Operating) -> dict[str, str]:
+    texts = {RESERVATION_OWNERS: operating.owners, CURRENT_OWNER: operating.current_owner}
+    return {key: text for key, text in texts.items() if text}
 
 
 def reservation_of(pod: Pod, operating: Operating, names: list[str]) -> Reservation:

@@ -6,7 +6,7 @@ from tests.plugins.deviceshare.implementation import NaiveDecision
 from tests.plugins.deviceshare.machines import device as device_of
 from tests.plugins.deviceshare.machines import g8, gpu, nic, node, pod, used, used_nic
 from tests.plugins.deviceshare.naive.numa import hints_of
-from tests.plugins.deviceshare.naive.request import UAU, Refused, U
+from tests.plugins.deviceshare.naive.request import ALLOCATED, SCHEDULING_HINTS, UAU, Refused, U
 from tests.plugins.deviceshare.naive.scoring import normalised
 from tests.plugins.nodenumaresource.naive import Hint
 
@@ -30,6 +30,12 @@ def test_every_type_has_the_same_hints():
     assert hints([*g8(), used(0)], pod(nvidia=4)) == {
         "gpu": [hint(1, score=500), hint(0, 1, preferred=False, score=500)]
     }
+
+
+@pytest.mark.parametrize("text", ["{}", '{"gpu": []}'])
+def test_where_no_device_is_designated_hints_are_those_of_other_pods(text):
+    wanted = pod(nvidia=1, annotations={ALLOCATED: text, SCHEDULING_HINTS[0]: '{"extensions":{"DeviceShare":{}}}'})
+    assert hints(g8(), wanted) == hints(g8(), pod(nvidia=1)) != {}
 
 
 def test_without_gpus_all_hints_are_equally_good():

@@ -11,6 +11,7 @@ from tests.depth import quick_first
 from tests.parity.fresh import fresh_seeds
 from tests.plugins.deviceshare.machines import bound, device, g8, gpu, pod, topology, used
 from tests.plugins.deviceshare.naive.books import NODE
+from tests.plugins.deviceshare.naive.request import ALLOCATED, SCHEDULING_HINTS
 from tests.plugins.deviceshare.randomstates import random_state
 from tests.plugins.deviceshare.running import cluster, given, held, put, where
 from tests.plugins.deviceshare.test_against_reference import same_decisions
@@ -78,6 +79,17 @@ def policy_on(where, policy, thing):
 def machine(labels):
     """Two NUMA nodes of 32 CPUs with four GPUs each."""
     return [{**g8()[0], "metadata": {**g8()[0]["metadata"], "labels": labels}}, topology("n", 2), g8()[1]]
+
+
+@pytest.mark.parametrize("text", ["{}", "null", '{"gpu": []}', '{"gpu": null}'])
+def test_a_pod_for_which_no_device_is_designated_is_aligned_like_any_other(text):
+    """Five GPUs are more than a NUMA node has."""
+    designated = {ALLOCATED: text, SCHEDULING_HINTS[0]: '{"extensions":{"DeviceShare":{}}}'}
+    world = World(*machine({f"{NODE}numa-topology-policy": "SingleNUMANode"}))
+    (refused,) = world.verdicts(lsr(pod("p", gpu=500), 8)).values()
+    assert refused[:2] == (NUMA, "Unschedulable")
+    assert world.verdicts(lsr(pod("q", gpu=500, annotations=designated), 8)) == {"n": refused}
+    assert world.verdicts(lsr(pod("r", gpu=400, annotations=designated), 8)) == {"n": ()}
 
 
 @pytest.mark.parametrize("on", ["pod", "node"])

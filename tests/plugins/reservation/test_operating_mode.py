@@ -5,6 +5,8 @@ import json
 import pytest
 
 from koordsched.cluster.resources import CPU
+from koordsched.engine.transaction import Transaction
+from koordsched.plugins.nodenumaresource.kinds import RESOURCE_STATUS
 from koordsched.plugins.reservation.kinds import (
     CURRENT_OWNER,
     OPERATING_MODE,
@@ -12,10 +14,12 @@ from koordsched.plugins.reservation.kinds import (
     RESERVATION_IGNORED,
     RESERVATION_OWNERS,
 )
+from koordsched.scheduling.snapshot import snapshot
 from tests.plugins.harness import scheduler
 from tests.plugins.objects import container, node, pod
 
 PROFILE = {"plugins": {"multiPoint": {"enabled": [{"name": "Reservation"}]}}}
+WITH_CPUS = {"plugins": {"multiPoint": {"enabled": [{"name": "Reservation"}, {"name": "NodeNUMAResource"}]}}}
 WEB = {"app": "web"}
 OWNERS = json.dumps([{"labelSelector": {"matchLabels": WEB}}])
 
@@ -30,8 +34,8 @@ def acting(cpu="3", *, ready=True, owners=OWNERS, on="alder", **annotations):
     return thing
 
 
-def on_nodes(*objects):
-    return scheduler([node("alder", cpu="4"), *objects], PROFILE)
+def on_nodes(*objects, profile=PROFILE):
+    return scheduler([node("alder", cpu="4"), *objects], profile)
 
 
 def used(offline):
@@ -180,6 +184,66 @@ def test_it_counts_all_that_it_has_when_its_node_has_come_back(cpu):
     assert used(offline) == 3000
     offline.cluster.remove_pod("uid-default-acts")
     assert used(offline) == 0
+
+
+def with_cpus(thing, cpus):
+    """The pod, with CPUs of its own."""
+    thing["metadata"]["annotations"][RESOURCE_STATUS] = json.dumps({"cpuset": cpus})
+    return thing
+
+
+def holders(offline):
+    """How many pods hold each CPU of the node."""
+    columns = offline.profiles["default-scheduler"].plugins["NodeNUMAResource"].columns
+    return columns.holders.data[offline.cluster.table.row_of["alder"], :3].tolist()
+
+
+@pytest.fixture
+def sharing_cpus():
+    """A pod that acts as a Reservation of CPUs 0 to 2, and an owner that uses two of them."""
+    owner = pod("p", container(cpu="2"), on="alder", labels=WEB)
+    owner["metadata"]["annotations"] = {RESERVATION_ALLOCATED: json.dumps({"name": "acts", "uid": "uid-default-acts"})}
+    offline = on_nodes(with_cpus(acting(), "0-2"), with_cpus(owner, "0-1"), profile=WITH_CPUS)
+    assert holders(offline) == [1, 1, 1]
+    return offline
+
+
+def test_it_has_all_its_cpus_when_its_node_has_come_back(sharing_cpus):
+    offline = sharing_cpus
+    offline.cluster.remove_node("alder")
+    offline.add(node("alder", cpu="4"))
+    assert holders(offline) == [1, 1, 1]
+    offline.cluster.remove_pod("uid-default-p")
+    assert holders(offline) == [1, 1, 1]
+    offline.cluster.remove_pod("uid-default-acts")
+    assert holders(offline) == [0, 0, 0]
+
+
+@pytest.mark.parametrize("evicted", [("acts",), ("acts", "p"), ("p", "acts")])
+def test_it_has_all_its_cpus_when_its_eviction_is_taken_back(sharing_cpus, evicted):
+    cluster = sharing_cpus.cluster
+    with Transaction(cluster, sharing_cpus.nominator) as transaction:
+        for name in evicted:
+            transaction.evict(cluster.assigned[f"uid-default-{name}"])
+        assert holders(sharing_cpus) == ([1, 1, 0] if evicted == ("acts",) else [0, 0, 0])
+    assert holders(sharing_cpus) == [1, 1, 1]
+    cluster.remove_pod("uid-default-p")
+    assert holders(sharing_cpus) == [1, 1, 1]
+
+
+def test_snapshots_show_all_that_it_has(sharing_cpus):
+    shown = [*snapshot(sharing_cpus.cluster, [])]
+    (acts,) = [thing for thing in shown if thing["metadata"]["name"] == "acts"]
+    assert acts["metadata"]["annotations"] == acting(**{RESOURCE_STATUS: '{"cpuset":"0-2"}'})["metadata"]["annotations"]
+    assert acts["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "3"}
+    again = scheduler(shown, WITH_CPUS)
+    assert (holders(again), used(again)) == ([1, 1, 1], 3000)
+    again.cluster.remove_pod("uid-default-p")
+    assert (holders(again), used(again)) == ([1, 1, 1], 3000)
+    # An owner finds it as it did.
+    again.add(wanted(cpu="1"))
+    assert again.schedule("default/p").node == "alder"
+    assert used(again) == 3000
 
 
 def claiming(thing):

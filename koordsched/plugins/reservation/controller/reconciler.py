@@ -7,6 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from koordsched.cluster.objects import Store
+from koordsched.cluster.pod import Pod
+from koordsched.cluster.resources import Requests
 from koordsched.cluster.state import ClusterState
 from koordsched.framework.controller import ControllerHandle
 from koordsched.framework.handle import WARNING, WriteFailed
@@ -90,10 +92,13 @@ class Reconciler:
         if node:
             users = self._cache.users(uid).values()
             bound = [pod for pod in users if pod.node == node and not self._cluster.is_assumed(pod.uid)]
-            use = status.use_of(reservation, bound, self._cluster.table.resource_names, self._cache.requests_of)
+            use = status.use_of(reservation, bound, self._cluster.table.resource_names, self._requests)
             return status.used(reservation, use, at)
         failure = self._failures.get(uid)
         return status.unschedulable(reservation, failure) if failure is not None else {}
+
+    def _requests(self, pod: Pod) -> Requests:
+        return self._cluster.whole(pod).requests
 
     async def _gone(self, uid: str) -> None:
         self._forget(uid)

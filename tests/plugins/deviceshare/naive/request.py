@@ -102,7 +102,7 @@ def asked_of(pod, templates, matched):
     asked = Asked(pod, wanted)
     if asked.skip:
         return asked
-    asked.designated = designated if is_hinted(pod) else None
+    asked.designated = designated if is_hinted(pod) and any((designated or {}).values()) else None
     asked.hints = read_annotation(pod, HINT, "DeviceAllocateHint", check_hints) or {}
     joint = read_annotation(pod, JOINT, "DeviceJointAllocate", check_joint) or {}
     asked.joint = [
