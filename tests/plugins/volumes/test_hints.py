@@ -55,7 +55,9 @@ def ask(plugin, resource, action, waiting, old, new):
             scope = registration.scope
             if isinstance(scope, ByKey) and not scope.concerns(waiting, old, new):
                 return False
-            return registration.fn is None or registration.fn(waiting, old, new) is QueueingHint.QUEUE
+            if registration.fn is None:
+                return True
+            return {QueueingHint.QUEUE: True, QueueingHint.SKIP: False}[registration.fn(waiting, old, new)]
     return None
 
 
