@@ -201,6 +201,19 @@ def test_default_plugins_case_14_weights(kind, weights, expected):
     assert scores == {"n4": expected[0], "n6": expected[1]}
 
 
+@pytest.mark.parametrize("kind", ["MostAllocated", "RequestedToCapacityRatio"])
+def test_the_only_one_of_a_resource_that_a_node_has_counts(kind):
+    bench = Bench(node("one", gpu=1), node("two", gpu=2), node("none"))
+    plugin = bench.plugin(FIT, strategy(kind, {"ex.com/gpu": 1}, [(0, 0), (100, 10)]))
+    assert bench.score(plugin, pod("p", container(gpu=1))) == {"one": 100, "two": 50, "none": 0}
+
+
+def test_one_resource_of_the_least_weight():
+    bench = Bench(node("n", "4"), node("m", "2"))
+    plugin = bench.plugin(FIT, strategy("LeastAllocated", {"cpu": 1}))
+    assert bench.score(plugin, pod("p", container(cpu="1"))) == {"n": 75, "m": 50}
+
+
 @pytest.mark.parametrize(
     "taints, expected",
     [((2, 2, 0), (0, 0, 100)), ((0, 0, 0), (100, 100, 100))],
