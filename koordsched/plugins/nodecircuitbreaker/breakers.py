@@ -125,7 +125,7 @@ class Breakers:
             self._gone.append((pod, self._clock.monotonic()))
         if (timer := self._starting.pop(uid, None)) is not None:
             timer.cancel()
-        if pod is not None or uid in self._probes:
+        if uid in self._probes:
             self._look_soon()
 
     def _look_soon(self) -> None:
@@ -231,7 +231,6 @@ class Breakers:
             if restricted[zone] >= self._zones.most_in(zone):
                 self._hold(row, what, zone)
                 continue
-            self.held.pop(node, None)
             restricted[zone] += 1
             self._open(row, what, 1, now, wall)
 
