@@ -191,7 +191,9 @@ def test_what_is_known_is_no_new_failure_and_the_oldest_are_forgotten_first(monk
     assert evidence.nodes == ["n-a", "n-m"]
 
 
-@pytest.mark.parametrize(("count", "named"), [(3, "o0, o1, o2"), (5, "o0, o1, o2 and 2 more")])
+@pytest.mark.parametrize(
+    ("count", "named"), [(3, "o0, o1, o2"), (4, "o0, o1, o2 and 1 more"), (5, "o0, o1, o2 and 2 more")]
+)
 def test_what_users_read_of_the_evidence(count, named):
     workloads = tuple(Workload("d", "Pod", f"o{n}") for n in range(count))
     text = Case(7, workloads, ("a", "b", "c", "d")).summary("10m")

@@ -84,6 +84,7 @@ ZONED = volume("v", labels={ZONE: "a"})
         ("NodeVolumeLimits", CSI_NODE, ADD, pod("p", "c"), None, csi_node("n"), True),
         ("NodeVolumeLimits", CSI_NODE, UPDATE, pod("p", "c"), csi_node("n", a=1), csi_node("n", a=2), True),
         ("NodeVolumeLimits", CSI_NODE, UPDATE, pod("p", "c"), csi_node("n", a=2), csi_node("n", a=1), False),
+        ("NodeVolumeLimits", CSI_NODE, UPDATE, pod("p", "c"), csi_node("n", a=1, b=2), csi_node("n", a=1, b=1), False),
         ("NodeVolumeLimits", CSI_NODE, UPDATE, pod("p", "c"), csi_node("n"), csi_node("n", a=1), True),
         ("NodeVolumeLimits", CSI_NODE, UPDATE, pod("p", "c"), csi_node("n", a=1), csi_node("n", a=None), True),
         ("NodeVolumeLimits", CSI_NODE, UPDATE, pod("p", "c"), csi_node("n", a=None), csi_node("n"), False),

@@ -38,6 +38,18 @@ EBS_PV = {"csi": None, "awsElasticBlockStore": {"volumeID": "aws://za/vol-1"}}
         pytest.param(
             [csi_node("n", disk_test=1), *bound("a"), *bound("b")], pod("p", "a", "b"), True, id="two at once"
         ),
+        pytest.param(
+            [csi_node("n", disk_test=1), *bound("a"), *bound("b"), pod("e", "a", on="n")],
+            pod("p", "a", "b"),
+            True,
+            id="two at once, one of which is in use",
+        ),
+        pytest.param(
+            [csi_node("n", disk_test=0), *bound("a", csi={"driver": "disk.test", "volumeHandle": ""})],
+            pod("p", "a"),
+            False,
+            id="no handle",
+        ),
         pytest.param([csi_node("n", disk_test=0), claim("a")], pod("p", "a"), True, id="class of an unbound claim"),
         pytest.param(
             [csi_node("n", disk_test=0), claim("a", class_name="x")], pod("p", "a"), False, id="unknown class"
@@ -166,6 +178,15 @@ def test_volumes_that_come_and_change_after_the_pods_that_use_them():
     for thing, expected in ((other, full), (same, {"n": None}), (other, full)):
         bench.add(thing)
         assert bench.filter(plugin, wanted) == expected
+
+
+def test_a_class_that_comes_again_with_another_driver():
+    bench = Bench(node("n"), csi_node("n", disk_test=1), storage_class(), *bound("b"), claim("a"))
+    plugin = bench.plugin("NodeVolumeLimits")
+    bench.add(pod("e", "a", on="n"))
+    assert bench.filter(plugin, pod("p", "b")) == {"n": ("Unschedulable", "node(s) exceed max volume count")}
+    bench.add(storage_class(provisioner="file.test"))
+    assert bench.filter(plugin, pod("p", "b")) == {"n": None}
 
 
 def test_a_victim_whose_volume_stays_attached_makes_less_room():
