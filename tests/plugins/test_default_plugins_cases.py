@@ -1,5 +1,6 @@
 """Section 7 of the default-plugins specification, the cases of plugins that look at one node at a time."""
 
+import numpy as np
 import pytest
 
 from koordsched.config.plugin_args import (
@@ -199,6 +200,40 @@ def test_default_plugins_case_14_weights(kind, weights, expected):
     plugin = bench.plugin(FIT, strategy(kind, weights))
     scores = bench.score(plugin, pod("p", container(cpu="3000m", memory=5000)))
     assert scores == {"n4": expected[0], "n6": expected[1]}
+
+
+@pytest.mark.parametrize("kind", ["MostAllocated", "RequestedToCapacityRatio"])
+def test_the_only_one_of_a_resource_that_a_node_has_counts(kind):
+    bench = Bench(node("one", gpu=1), node("two", gpu=2), node("none"))
+    plugin = bench.plugin(FIT, strategy(kind, {"ex.com/gpu": 1}, [(0, 0), (100, 10)]))
+    assert bench.score(plugin, pod("p", container(gpu=1))) == {"one": 100, "two": 50, "none": 0}
+
+
+def test_one_resource_of_the_least_weight():
+    bench = Bench(node("n", "4"), node("m", "2"))
+    plugin = bench.plugin(FIT, strategy("LeastAllocated", {"cpu": 1}))
+    assert bench.score(plugin, pod("p", container(cpu="1"))) == {"n": 75, "m": 50}
+
+
+@pytest.mark.parametrize(
+    ("weights", "nodes", "expected"),
+    [
+        ({"cpu": 1, "memory": 1}, ["a", "b"], (50 + 25) // 2),
+        ({"cpu": 3, "memory": 1}, ["a", "b"], (3 * 50 + 25) // 4),
+        ({"cpu": 1, "memory": 1}, ["b"], 0),
+        ({"cpu": 1}, ["full", "a"], 100),
+        ({"cpu": 1, "ex.com/gpu": 5}, ["a", "b"], 50),
+        ({"ex.com/gpu": 5}, ["a", "b"], 0),
+        ({"cpu": 1}, [], 0),
+    ],
+)
+def test_a_placement_scores_by_what_its_nodes_together_have_and_use(weights, nodes, expected):
+    bench = Bench(node("a", "4", "8Gi"), node("b", "4", "8Gi"), node("full", "1", "8Gi"))
+    bench.add(pod("e", container(cpu="4", memory="4Gi"), on="a"))
+    bench.add(pod("f", container(cpu="5", memory="1Gi"), on="full"))
+    plugin = bench.plugin(FIT, strategy("LeastAllocated", weights))
+    rows = np.array([bench.cluster.table.row_of[name] for name in nodes], dtype=np.intp)
+    assert plugin.score_placement(None, rows) == expected
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,9 @@ def ask(plugin_name, resource, action, waiting, old, new):
         old, new = (item and bench.pod(item) for item in (old, new))
     for registration in plugin.events_to_register():
         if registration.event.resource == resource and registration.event.action & action:
-            return True if registration.fn is None else registration.fn(waiting, old, new) is QueueingHint.QUEUE
+            if registration.fn is None:
+                return True
+            return {QueueingHint.QUEUE: True, QueueingHint.SKIP: False}[registration.fn(waiting, old, new)]
     return None
 
 

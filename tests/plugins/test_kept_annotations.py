@@ -13,6 +13,7 @@ KOORDINATOR, NODES = "scheduling.koordinator.sh/", "node.koordinator.sh/"
 KEPT = {
     "DeviceShare": [f"{KOORDINATOR}gpu-partitions", "cambricon.com/dsmlu.lock", "hami.io/mutex.lock"],
     "LoadAwareScheduling": [f"{KOORDINATOR}usage-thresholds", f"{NODES}raw-allocatable"],
+    "NodeCircuitBreaker": ["koordsched.io/circuit-breaker"],
     "NodeNUMAResource": [
         f"{NODES}resource-amplification-ratio",
         f"{NODES}cpu-topology",
@@ -28,6 +29,7 @@ KEPT = {
         f"{KOORDINATOR}reservation-resize-allocatable",
         f"{NODES}reservation",
     ],
+    "SchedulingHint": [f"internal.{KOORDINATOR}scheduling-hint", f"{KOORDINATOR}scheduling-hint"],
 }
 
 

@@ -107,6 +107,29 @@ def test_scores_are_the_same_either_way(name, memory):
         bench.score(plugin, pod("w", container(**requests)))  # asserts that all forms of rows answer alike
 
 
+@pytest.mark.parametrize("name", ["NodeResourcesFit", "NodeResourcesBalancedAllocation"])
+def test_scores_follow_pods_that_come_and_go(name):
+    bench = Bench(*(node(f"n{i}", cpu="4", memory="8Gi") for i in range(50)))
+    plugin, wanted = bench.plugin(name), pod("w", container(cpu="1", memory="1Gi"))
+    empty = bench.score(plugin, wanted)
+    bench.add(running("a", "n3", cpu="2", memory="1Gi"))
+    found = bench.score(plugin, wanted)
+    assert found.pop("n3") != empty["n3"]
+    assert found == {name: score for name, score in empty.items() if name != "n3"}
+    bench.cluster.remove_pod("a")
+    assert bench.score(plugin, wanted) == empty
+
+
+def test_the_balance_of_three_resources():
+    bench = Bench(node("n", cpu="4", memory="8Gi", gpu="4"), node("m", cpu="4", memory="8Gi"))
+    resources = [{"name": name, "weight": 1} for name in ("cpu", "memory", "ex.com/gpu")]
+    name = "NodeResourcesBalancedAllocation"
+    plugin = bench.plugin(name, bench.typed_args(name, {"resources": resources}))
+    # A quarter, half and three quarters deviate by 0.204 from their mean; a quarter and half by 0.125.
+    scores = bench.score(plugin, pod("w", container(cpu="1", memory="4Gi", gpu="3")))
+    assert scores == {"n": 50 + (50 + 79 - 100) // 2, "m": 50 + (50 + 87 - 100) // 2}
+
+
 @pytest.mark.parametrize("strategy", ["LeastAllocated", "MostAllocated"])
 @pytest.mark.parametrize("weights", [(1, 1, 1, 1), (3, 1, 2, 5), (100, 100, 100, 100)])
 def test_so_they_are_with_any_weights(strategy, weights):

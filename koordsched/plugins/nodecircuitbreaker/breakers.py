@@ -125,7 +125,7 @@ class Breakers:
             self._gone.append((pod, self._clock.monotonic()))
         if (timer := self._starting.pop(uid, None)) is not None:
             timer.cancel()
-        if pod is not None or uid in self._probes:
+        if uid in self._probes:
             self._look_soon()
 
     def _look_soon(self) -> None:
@@ -231,7 +231,6 @@ class Breakers:
             if restricted[zone] >= self._zones.most_in(zone):
                 self._hold(row, what, zone)
                 continue
-            self.held.pop(node, None)
             restricted[zone] += 1
             self._open(row, what, 1, now, wall)
 
@@ -356,14 +355,9 @@ class Breakers:
     def end_probe(self, uid: str) -> None:
         """The pod is not placed after all, or went without telling anything: another one may be tried."""
         probe = self._probes.get(uid)
-        if probe is None:
-            return
-        record = self.records.get(probe.row)
-        if record is None or record.probe != uid:
-            self._probes.forget(uid)
-            return
-        self._put(probe.row, replace(record, probe=""))
-        self._announce(probe.row)
+        if probe is not None:
+            self._put(probe.row, replace(self.records[probe.row], probe=""))
+            self._announce(probe.row)
 
     def _probe_failed(self, uid: str, why: str, now: float, wall: float) -> None:
         probe = self._probes.get(uid)
@@ -421,6 +415,10 @@ class Breakers:
             self.unwritten[node.metadata.name] = None
             return
         self._echoes.pop(row, None)
+        probe = self._probes.get(record.probe)
+        if probe is not None and probe.row != row:
+            # The pod left that node, which is written there later.
+            self.end_probe(record.probe)
         self._set(row, record)
         now, wall = self._clock.monotonic(), self._clock.wall()
         if record.is_open:

@@ -9,7 +9,6 @@ from koordsched.cluster.builtinkinds import NODES
 from koordsched.framework.controller import ControllerHandle
 from koordsched.framework.handle import WriteFailed
 from koordsched.plugins.nodecircuitbreaker.args import NodeCircuitBreakerArgs
-from koordsched.plugins.nodecircuitbreaker.breakers import Breakers
 from koordsched.plugins.nodecircuitbreaker.plugin import NodeCircuitBreaker
 from koordsched.plugins.nodecircuitbreaker.record import ANNOTATION
 
@@ -41,10 +40,6 @@ class CircuitBreakerController:
             lambda: {state: float(count) for state, count in breakers.transitions.items()},
             ("to",),
         )
-
-    @property
-    def breakers(self) -> Breakers:
-        return self._breakers
 
     async def run(self) -> None:
         """Checks and writes until cancelled."""

@@ -53,7 +53,9 @@ def record_of(text: str) -> Record:
         found = _decode(text)
     except (msgspec.MsgspecError, RecursionError) as error:
         raise ValueError(str(error)) from None
-    return msgspec.structs.replace(found, openings=min(max(found.openings, 1), MOST_OPENINGS))
+    openings = min(max(found.openings, 1), MOST_OPENINGS)
+    # A person who opens a breaker may leave the probe there.
+    return msgspec.structs.replace(found, openings=openings, probe="" if found.is_open else found.probe)
 
 
 def state_of(record: Record | None) -> int:

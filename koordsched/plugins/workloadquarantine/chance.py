@@ -22,10 +22,6 @@ def base_rate(fallen: int, nodes: int) -> float:
 
 def tail(n: int, k: int, q: float) -> float:
     """P(X >= k) for X ~ Binomial(n, q), 0 < q < 1."""
-    if k <= 0:
-        return 1.0
-    if k > n:
-        return 0.0
     total = 0.0
     for i in range(k, n + 1):
         term = exp(lgamma(n + 1) - lgamma(i + 1) - lgamma(n - i + 1) + i * log(q) + (n - i) * log(1.0 - q))

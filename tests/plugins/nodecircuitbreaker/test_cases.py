@@ -10,6 +10,7 @@ from click.testing import CliRunner
 from koordsched.api import core, podstates
 from koordsched.api.decoding import convert
 from koordsched.cli.check_config import check_config
+from koordsched.cluster.events import ActionType
 from koordsched.cluster.pod import Pod
 from koordsched.config.duration import Duration
 from koordsched.framework.interface import CycleState
@@ -528,6 +529,7 @@ def test_hint():
     assert worth(pod("p", nodeSelector={"no": "node"})) is QueueingHint.QUEUE
     assert worth(pod("p"), "other") is QueueingHint.SKIP
     assert node_change.fn is None
+    assert all(node_change.event.action & each for each in (ActionType.ADD, ActionType.UPDATE_NODE_TAINT))
 
 
 def test_a_probe_that_ran_and_is_not_well_any_more_makes_room_in_time():

@@ -31,10 +31,9 @@ class Writes:
         self.written.append((kind.plural, meta.name, changes["metadata"]["annotations"]))
 
 
-def handle(machine, writes):
-    return ControllerHandle(
-        machine.cluster, writes, machine.reporter, machine.clock, Metrics(process_metrics=False), (), {}
-    )
+def handle(machine, writes, metrics=None):
+    metrics = metrics or Metrics(process_metrics=False)
+    return ControllerHandle(machine.cluster, writes, machine.reporter, machine.clock, metrics, (), {})
 
 
 def test_breakers_are_written_until_they_are():
@@ -123,9 +122,50 @@ def test_quarantines_are_written_until_they_are():
     asyncio.run(controller.look())
     writes.refuses = False
     asyncio.run(controller.look())
+    assert not machine.quarantines.unwritten
     [(plural, name, annotations)] = writes.written
     assert (plural, name, list(annotations)) == ("namespaces", "default", ["quarantine.koordsched.io/statefulset.bomb"])
     machine.write()
     machine.wait(machine.quarantines.args.cool_down.seconds)
     asyncio.run(controller.look())
     assert writes.written[1] == ("namespaces", "default", {"quarantine.koordsched.io/statefulset.bomb": None})
+
+
+def test_an_annotation_that_says_nothing_is_taken_away_until_it_is():
+    machine, writes = quarantine_machine.Machine(), Writes()
+    plugin = WorkloadQuarantine(machine.quarantines.args, machine.handle)
+    controller = QuarantineController(plugin, machine.quarantines.args, handle(machine, writes))
+    key = "quarantine.koordsched.io/statefulset.bomb"
+    machine.namespace(**{key.replace("/", "__"): "{"})
+    writes.refuses = True
+    asyncio.run(controller.look())
+    writes.refuses = False
+    asyncio.run(controller.look())
+    asyncio.run(controller.look())
+    assert writes.written == [("namespaces", "default", {key: None})]
+
+
+def test_metrics_of_breakers_and_quarantines():
+    leading = True
+    metrics = Metrics(process_metrics=False, leads=lambda: leading)
+    broken, machine = Machine(), quarantine_machine.Machine()
+    breaker = NodeCircuitBreaker(broken.breakers.args, broken.handle)
+    CircuitBreakerController(breaker, broken.breakers.args, handle(broken, None, metrics))
+    quarantine = WorkloadQuarantine(machine.quarantines.args, machine.handle)
+    QuarantineController(quarantine, machine.quarantines.args, handle(machine, None, metrics))
+    value = metrics.registry.get_sample_value
+    machine.nodes(100)
+    machine.namespace()
+    felled(machine, 2)
+    broken.node("a", written='{"state":"half-open"}')
+    assert broken.place("probe", "a")
+    broken.fails("probe", "a")
+    broken.wait()
+    assert value("koordsched_quarantined_workloads") == 1
+    assert value("koordsched_quarantines_total", {"to": "quarantined"}) == 1
+    assert value("koordsched_circuit_breakers", {"state": "open"}) == 1
+    assert value("koordsched_circuit_breaker_transitions_total", {"to": "open"}) == 1
+    leading = False
+    assert value("koordsched_quarantined_workloads") is None
+    assert value("koordsched_circuit_breakers", {"state": "open"}) is None
+    assert value("koordsched_quarantines_total", {"to": "quarantined"}) == 1

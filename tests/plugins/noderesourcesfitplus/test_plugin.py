@@ -112,6 +112,19 @@ def test_a_node_without_the_resource_scores_nothing_for_it(kind):
     assert scores(resources, wanted, node("n"), node("m", **{CARD: "0"})) == {"n": 0, "m": 0}
 
 
+@pytest.mark.parametrize(("kind", "score"), [("LeastAllocated", 0), ("MostAllocated", 100)])
+def test_the_last_card_of_a_node_beside_nodes_without_cards(kind, score):
+    resources = {CARD: {"type": kind, "weight": 1}}
+    wanted = pod("p", container(**{CARD: "1"}))
+    assert scores(resources, wanted, node("n", **{CARD: "1"}), node("m")) == {"n": score, "m": 0}
+
+
+def test_what_no_node_has_scores_nothing_and_what_is_no_resource_of_a_vendor_is_not_asked():
+    least = {"type": "LeastAllocated", "weight": 1}
+    assert scores({CARD: least}, pod("p", container(**{CARD: "1"})), node("n"), node("m")) == {"n": 0, "m": 0}
+    assert scores({"neither": least}, pod("p", container(neither="1")), node("n", neither="4")) == {"n": 100}
+
+
 @pytest.mark.parametrize("quantity", ["9" * 200, "9223372036854775807", "1e40", "-9"])
 def test_absurd_amounts_stay_in_bounds(quantity):
     resources = {name: {"type": kind, "weight": 1 << 51} for name, kind in (("cpu", "MostAllocated"), (CARD, "Least"))}
@@ -142,6 +155,12 @@ def test_weights_that_make_no_sense_are_refused(weights, complaint):
     with pytest.raises(ConfigError) as refused:
         resolved({"profiles": [profile(given)]})
     assert str(refused.value).endswith(f'initializing plugin "{NAME}": {complaint}')
+
+
+@pytest.mark.parametrize("weights", [{"cpu": 0}, {"cpu": (1 << 53) - 1, "memory": 1}])
+def test_weights_at_their_limits(weights):
+    given = {name: {"type": "LeastAllocated", "weight": weight} for name, weight in weights.items()}
+    assert resolved({"profiles": [profile(given)]}).profiles[0].args[NAME].resources.keys() == weights.keys()
 
 
 @pytest.mark.parametrize(

@@ -47,6 +47,7 @@ def test_loadaware_case_b1_half_of_what_the_pod_leaves_unused_is_scarce():
         (PLAIN, {CARD: "8", "neither": "1", "requests.example.com/x": "1", "example.com/ x": "1"}, (CARD,), 0),
         (PLAIN, {CARD: "8", "example.com/x": "many", "example.com/y": "-1"}, (CARD,), 0),
         (PLAIN, {CARD: "1m"}, (CARD,), 0),
+        (PLAIN, {CARD: "1n"}, (CARD,), 0),
     ],
 )
 def test_what_a_node_offers_and_a_pod_leaves_unused(wanted, offered, scarce, score):
@@ -58,6 +59,7 @@ def test_what_a_node_offers_and_a_pod_leaves_unused(wanted, offered, scarce, sco
 def test_nodes_that_change_come_and_go():
     bench = Bench(node("a"), node("b", **{CARD: "1"}))
     avoiding = plugin(bench, CARD)
+    like_it = bench.pod(PLAIN)  # so that what is known of such pods is kept
     assert bench.score(avoiding, PLAIN) == {"a": 100, "b": 0}
     bench.add(node("a", **{CARD: "1", "example.com/x": "1"}))
     bench.add(node("b"))
@@ -65,6 +67,7 @@ def test_nodes_that_change_come_and_go():
     bench.cluster.remove_node("a")
     bench.add(node("c", **{CARD: "1", "example.com/x": "1", "example.com/y": "2"}))
     assert bench.score(avoiding, PLAIN) == {"b": 100, "c": 66}
+    assert like_it.shape is bench.pod(PLAIN).shape
 
 
 def test_the_scheduler_leaves_cards_to_those_who_need_them():

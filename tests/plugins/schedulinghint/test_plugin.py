@@ -180,8 +180,9 @@ def test_arguments(most):
     assert str(refused.value).endswith(
         f'initializing plugin "SchedulingHint": maxHintNodes: Invalid value: {most}: must be a positive value'
     )
-    (found,) = resolved({"profiles": [PROFILE]}).profiles
-    assert found.args["SchedulingHint"].max_hint_nodes == 100
+    for given, expected in ((PROFILE, 100), (profile(1), 1)):
+        (found,) = resolved({"profiles": [given]}).profiles
+        assert found.args["SchedulingHint"].max_hint_nodes == expected
 
 
 class Asked(PodFilter):

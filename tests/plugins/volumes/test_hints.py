@@ -55,7 +55,9 @@ def ask(plugin, resource, action, waiting, old, new):
             scope = registration.scope
             if isinstance(scope, ByKey) and not scope.concerns(waiting, old, new):
                 return False
-            return registration.fn is None or registration.fn(waiting, old, new) is QueueingHint.QUEUE
+            if registration.fn is None:
+                return True
+            return {QueueingHint.QUEUE: True, QueueingHint.SKIP: False}[registration.fn(waiting, old, new)]
     return None
 
 
@@ -82,6 +84,7 @@ ZONED = volume("v", labels={ZONE: "a"})
         ("NodeVolumeLimits", CSI_NODE, ADD, pod("p", "c"), None, csi_node("n"), True),
         ("NodeVolumeLimits", CSI_NODE, UPDATE, pod("p", "c"), csi_node("n", a=1), csi_node("n", a=2), True),
         ("NodeVolumeLimits", CSI_NODE, UPDATE, pod("p", "c"), csi_node("n", a=2), csi_node("n", a=1), False),
+        ("NodeVolumeLimits", CSI_NODE, UPDATE, pod("p", "c"), csi_node("n", a=1, b=2), csi_node("n", a=1, b=1), False),
         ("NodeVolumeLimits", CSI_NODE, UPDATE, pod("p", "c"), csi_node("n"), csi_node("n", a=1), True),
         ("NodeVolumeLimits", CSI_NODE, UPDATE, pod("p", "c"), csi_node("n", a=1), csi_node("n", a=None), True),
         ("NodeVolumeLimits", CSI_NODE, UPDATE, pod("p", "c"), csi_node("n", a=None), csi_node("n"), False),

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.plugins.harness import Bench, explain
+from tests.plugins.objects import container
 from tests.plugins.volumes.asking import refused
 from tests.plugins.volumes.objects import (
     attachment,
@@ -36,6 +37,18 @@ EBS_PV = {"csi": None, "awsElasticBlockStore": {"volumeID": "aws://za/vol-1"}}
         ),
         pytest.param(
             [csi_node("n", disk_test=1), *bound("a"), *bound("b")], pod("p", "a", "b"), True, id="two at once"
+        ),
+        pytest.param(
+            [csi_node("n", disk_test=1), *bound("a"), *bound("b"), pod("e", "a", on="n")],
+            pod("p", "a", "b"),
+            True,
+            id="two at once, one of which is in use",
+        ),
+        pytest.param(
+            [csi_node("n", disk_test=0), *bound("a", csi={"driver": "disk.test", "volumeHandle": ""})],
+            pod("p", "a"),
+            False,
+            id="no handle",
         ),
         pytest.param([csi_node("n", disk_test=0), claim("a")], pod("p", "a"), True, id="class of an unbound claim"),
         pytest.param(
@@ -130,3 +143,59 @@ def test_nodes_without_the_driver(gate, required):
     full = ("Unschedulable", "node(s) exceed max volume count")
     missing = ("Unschedulable", "disk.test CSI driver is not installed on the node") if gate and required else None
     assert found == {"has": None, "full": full, "lacks": missing, "bare": missing}
+
+
+def test_a_driver_that_is_installed_after_the_nodes_came():
+    bench = Bench(storage_class(), *bound("a"), csi_driver(preventPodSchedulingIfMissing=True))
+    bench.handle.features = frozenset({"VolumeLimitScaling"})
+    plugin = bench.plugin("NodeVolumeLimits")
+    for thing in (node("lacks"), node("has"), csi_node("has", disk_test=None)):
+        bench.add(thing)
+    missing = ("Unschedulable", "disk.test CSI driver is not installed on the node")
+    assert bench.filter(plugin, pod("p", "a")) == {"lacks": missing, "has": None}
+
+
+@pytest.mark.parametrize(("owner", "counts"), [("uid-default-e", True), ("other", False), (None, False)])
+def test_claims_that_were_not_made_for_the_pod_that_names_them_do_not_count(owner, counts):
+    state = [node("n"), csi_node("n", disk_test=1), storage_class(), *bound("a"), claim("e-x", owner=owner)]
+    bench = Bench(*state, pod("e", ephemeral=["x"], on="n"))
+    found = bench.filter(bench.plugin("NodeVolumeLimits"), pod("p", "a"))
+    assert found == {"n": ("Unschedulable", "node(s) exceed max volume count") if counts else None}
+
+
+def test_volumes_that_come_and_change_after_the_pods_that_use_them():
+    full = {"n": ("Unschedulable", "node(s) exceed max volume count")}
+    bench = Bench(node("n"), csi_node("n", disk_test=1), storage_class(), *bound("b"))
+    plugin, wanted = bench.plugin("NodeVolumeLimits"), pod("p", "b")
+    for thing in (claim("a", bound_to="pv-a"), pod("e", "a", on="n")):
+        bench.add(thing)
+    assert bench.filter(plugin, wanted) == full
+    local, _ = bound("a", csi=None, hostPath={"path": "/a"})
+    bench.add(local)
+    assert bench.filter(plugin, wanted) == {"n": None}
+    same, _ = bound("a", handle="h-pv-b")
+    other, _ = bound("a", handle="h-other")
+    for thing, expected in ((other, full), (same, {"n": None}), (other, full)):
+        bench.add(thing)
+        assert bench.filter(plugin, wanted) == expected
+
+
+def test_a_class_that_comes_again_with_another_driver():
+    bench = Bench(node("n"), csi_node("n", disk_test=1), storage_class(), *bound("b"), claim("a"))
+    plugin = bench.plugin("NodeVolumeLimits")
+    bench.add(pod("e", "a", on="n"))
+    assert bench.filter(plugin, pod("p", "b")) == {"n": ("Unschedulable", "node(s) exceed max volume count")}
+    bench.add(storage_class(provisioner="file.test"))
+    assert bench.filter(plugin, pod("p", "b")) == {"n": None}
+
+
+def test_a_victim_whose_volume_stays_attached_makes_less_room():
+    """It counts as attached and for the pod, so that another pod has to leave (default-plugins spec 6.8)."""
+    state = [node("n"), csi_node("n", disk_test=2), storage_class(), *bound("a"), *bound("b")]
+    state += [attachment("x", "n", "pv-a")]
+    state += [
+        pod("e", "a", containers=[container(cpu="3")], on="n", priority=1),
+        pod("f", "b", containers=[container(cpu="100m")], on="n", priority=1),
+    ]
+    found = explain(state, pod("p", "a", containers=[container(cpu="3")], priority=10))
+    assert (found.nominated_node, sorted(found.victims)) == ("n", ["default/e", "default/f"])

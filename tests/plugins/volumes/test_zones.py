@@ -2,6 +2,8 @@
 
 import pytest
 
+from tests.plugins.harness import explain
+from tests.plugins.objects import container
 from tests.plugins.volumes.asking import pre_filter, refused
 from tests.plugins.volumes.objects import (
     BETA_ZONE,
@@ -59,3 +61,10 @@ def test_zones_need_a_claim():
 def test_zones_of_nodes(volume_labels, node_labels, fits):
     found = refused("VolumeZone", [node("n", **node_labels), *bound("c", labels=volume_labels)], pod("p", "c"))
     assert found == ({} if fits else {"n": ("node(s) had no available volume zone",)})
+
+
+def test_a_victim_makes_room_in_the_zone_of_a_volume():
+    state = [node("n1", "a"), node("n2", "b"), storage_class(), *bound("c", labels={ZONE: "b"})]
+    state += [pod(f"on-{name}", containers=[container(cpu="4")], on=name, priority=1) for name in ("n1", "n2")]
+    found = explain(state, pod("p", "c", containers=[container(cpu="4")], priority=10))
+    assert (found.nominated_node, found.victims) == ("n2", ["default/on-n2"])

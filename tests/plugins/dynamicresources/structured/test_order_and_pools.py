@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from koordsched.plugins.dynamicresources.structured import AllocationError, Features, InvalidPools
-from tests.plugins.dynamicresources.structured.world import World, claim, device, request
+from tests.plugins.dynamicresources.structured.world import World, claim, counters, device, request
 
 
 def s3(features: Features | None = None) -> World:
@@ -156,3 +156,26 @@ def test_a_selector_that_cannot_be_parsed_fails_everywhere() -> None:
             world.allocate(request(), node=node)
     world.remove("bad")
     assert world.got(request()) == ["d0"]
+
+
+def test_a_slice_for_all_nodes_takes_the_place_of_one_for_another_node() -> None:
+    world = World()
+    world.slice("a", "d0", of=2)
+    world.slice("b", "d0", nodeName="n2", of=2)
+    assert world.got(request()) == ["d0"]
+    world.remove("b")
+    world.slice("c", "d0", allNodes=True, of=2)
+    with pytest.raises(InvalidPools, match="drv/p: duplicate device name d0"):
+        world.allocate(request())
+    world.remove("c")
+    world.slice("b", "d0", nodeName="n2", of=2)
+    assert world.got(request()) == ["d0"]
+
+
+def test_a_device_is_taken_while_the_pool_of_a_node_that_is_not_there_appears() -> None:
+    world = World()
+    world.slice("a", "d0", allNodes=True)
+    assert world.got(request()) == ["d0"]
+    world.slice("counters", sharedCounters=counters(40), pool="q", nodeName="n4", of=2)
+    world.use("d0")
+    assert world.got(request()) is None
