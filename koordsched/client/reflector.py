@@ -11,6 +11,7 @@ from random import Random
 from typing import Generic, TypeVar
 
 from koordsched.api.meta import HasMetadata
+from koordsched.api.versions import is_older
 from koordsched.client.backoff import Backoff
 from koordsched.client.clock import Clock
 from koordsched.client.encodings import Encodings
@@ -25,7 +26,8 @@ from koordsched.client.errors import (
     raise_for_status,
 )
 from koordsched.client.identity import is_api_server
-from koordsched.client.objectapplier import ObjectApplier, OnMalformed, is_older
+from koordsched.client.objectapplier import ObjectApplier, OnMalformed
+from koordsched.client.paging import Progress
 from koordsched.client.protobufformat import ProtobufFormat
 from koordsched.client.sink import Sink
 from koordsched.client.timeslices import TimeSlices
@@ -291,6 +293,7 @@ class Reflector(Generic[T]):
         if self._applier.version and not self._newest_only:
             query |= {"resourceVersion": self._applier.version, "resourceVersionMatch": "NotOlderThan"}
         self.lists += 1
+        progress = Progress(self.path)
         await self._paced(self._applier.begin(streamed=False))
         while True:
             try:
@@ -316,6 +319,7 @@ class Reflector(Generic[T]):
             await self._paced(map(self._applier.upsert, page.items))
             if not page.next_token:
                 break
+            progress.check(page.items[0] if page.items else None)
             query = {**self._selectors, "limit": str(self._page_size), "continue": page.next_token}
         await self._replaced(page.version)
 

@@ -17,6 +17,7 @@ from typing import Any, Generic, TypeVar
 from koordsched.api import core
 from koordsched.api.decoding import Decoder
 from koordsched.api.meta import HasMetadata, ObjectMeta
+from koordsched.api.versions import is_older
 from koordsched.client.clock import Clock
 from koordsched.client.encodings import protobuf_format
 from koordsched.client.errors import ClientError, ConnectionFailure
@@ -98,7 +99,7 @@ def _key_of(meta: ObjectMeta) -> ObjectKey:
 
 def _is_newer(meta: ObjectMeta, known: ObjectMeta) -> bool:
     """Whether it is a later state; API servers count them."""
-    return int(meta.resource_version) > int(known.resource_version)
+    return is_older(known.resource_version, meta.resource_version)
 
 
 class Watches:
@@ -288,7 +289,12 @@ class Watches:
         """By path, why resources cannot be read: before the first list any reason, later only those that do not pass by
         themselves.
         """
-        return {
+        ended = {
+            path: "the watch has ended in an unexpected error"
+            for path, task in zip(self.reflectors, self._tasks, strict=False)
+            if task.done() and not task.cancelled()
+        }
+        return ended | {
             path: problem
             for path, problem in self.problems.items()
             if (reflector := self.reflectors[path]).state is State.FORBIDDEN or not self._settled(path, reflector)
