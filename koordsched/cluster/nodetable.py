@@ -18,6 +18,7 @@ from koordsched.cluster.changelog import MAX_FACETS, ChangeLog, Facet, RowArray
 from koordsched.cluster.columns import Column, LabelColumn, ValueColumn
 from koordsched.cluster.events import ActionType
 from koordsched.cluster.images import Images
+from koordsched.cluster.listeners import ListenerErrors
 from koordsched.cluster.ports import HostPorts
 from koordsched.cluster.rarecolumns import RareColumn
 from koordsched.cluster.resources import (
@@ -100,6 +101,7 @@ class NodeTable:
         self.ports = HostPorts()
         self._hooks: list[NodeHook] = []
         self._removal_hooks: list[RemovalHook] = []
+        self._errors = ListenerErrors()
         self.topology_version = 0
         """Grows whenever a node appears or disappears."""
         self.served_otherwise: Container[str] = ()
@@ -287,8 +289,11 @@ class NodeTable:
         self.topology_version += 1
         self._free.append(row)
         self.touch(row, ALL_FACETS)
-        for hook in self._removal_hooks:
-            hook(row)
+        for removed in self._removal_hooks:
+            try:
+                removed(row)
+            except Exception as error:
+                self._errors.report(removed, f"node {name}", error)
         return row
 
     def _new_row(self) -> int:
@@ -346,7 +351,10 @@ class NodeTable:
         if facets and before is not None:
             self.touch(row, facets)
         for hook in self._hooks:
-            hook(row, node)
+            try:
+                hook(row, node)
+            except Exception as error:
+                self._errors.report(hook, f"node {meta.name}", error)
         return changed
 
     def _store_labels(self, row: int, before: dict[str, str], labels: dict[str, str]) -> None:
