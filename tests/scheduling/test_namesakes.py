@@ -6,15 +6,19 @@ from random import Random
 
 import pytest
 
+from koordsched.api import core
+from koordsched.api.decoding import convert
 from koordsched.api.meta import ObjectMeta
 from koordsched.client.lanes import Lanes
+from koordsched.client.sink import ObjectKey
 from koordsched.cluster.builtinkinds import PODS
+from koordsched.cluster.resources import CPU
 from koordsched.framework.handle import WriteFailed
 from koordsched.scheduling.apiwrites import ApiWrites
 from koordsched.scheduling.objectwrites import ObjectWrites
 from koordsched.scheduling.podstatus import PatchRejected
 from koordsched.scheduling.virtualpods import VirtualPodWriters
-from tests.embedded import Embedded
+from tests.embedded import Embedded, scheduler_on
 from tests.plugins.harness import Bench
 from tests.plugins.objects import container, node, pod
 from tests.virtualtime import run
@@ -107,5 +111,39 @@ def test_a_binding_that_met_a_namesake_on_the_same_node_has_failed():
         _, api, _, first = await world("alder")
         with pytest.raises(WriteFailed):
             await asyncio.wait_for(api.bind(first, "alder"), 60)
+
+    run(main())
+
+
+@pytest.mark.parametrize("delete", ["the object", "its key"])
+def test_the_late_end_of_a_bound_pod_leaves_its_namesake_its_place(delete):
+    """A list shows the second pod, and only at its end that the first is gone; the second is being bound by then."""
+    asked = asyncio.Event()
+
+    async def fault(call, proceed):
+        if call.path.endswith("/binding"):
+            asked.set()
+            await asyncio.sleep(3600)
+        return await proceed()
+
+    async def main():
+        embedded = Embedded()
+        embedded.insert(node("alder", cpu="3"))
+        embedded.insert(thing("first", "alder"))
+        async with scheduler_on(embedded, fault=fault) as running:
+            scheduler = running.scheduler
+            sink, cluster = scheduler.watches.reflectors["/api/v1/pods"]._applier._sink, scheduler.cluster
+            first, second = (convert(thing(uid, on), core.Pod) for uid, on in (("first", "alder"), ("second", None)))
+            sink.upsert(second)
+            await asked.wait()
+            assert cluster.assigned.keys() == {"first", "second"}
+            if delete == "the object":
+                sink.delete(first)
+            else:
+                sink.delete_key(ObjectKey("default", "p", "first"))
+            await asyncio.sleep(1)
+            assert cluster.assigned.keys() == cluster.assumed.keys() == {"second"}
+            row = cluster.table.row_of["alder"]
+            assert (cluster.table.requested[CPU].data[row], cluster.table.pods_count.data[row]) == (1000, 1)
 
     run(main())
