@@ -342,6 +342,8 @@ class Scheduler:
                 group.create_task(self.watches.hold(), name="watches")
                 while True:
                     await self.queue.wait_nonempty()
+                    if self.watches.reading_anew:
+                        await self.wait_synced()
                     if not await self._schedule_for_a_while():
                         for _ in range(FUTILE_ROUNDS):
                             await asyncio.sleep(0)
