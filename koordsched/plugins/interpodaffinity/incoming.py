@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
+from koordsched.api.selectors import SelectorError
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.shape import PodShape
 from koordsched.plugins.interpodaffinity.terms import Namespaces, WireTerms, has_terms
@@ -56,6 +58,7 @@ class IncomingTerms:
     def __init__(self, wire: WireTerms, namespaces: Namespaces) -> None:
         """Raises SelectorError."""
         self.version = namespaces.version
+        namespaces.check_cost(wire.terms())
         queries = [namespaces.query(term) for term in wire.required if term is not None]
         self.impossible = len(queries) < len(wire.required)
         self.keys = dict.fromkeys(term.key for term in wire.required if term is not None)
@@ -81,6 +84,13 @@ class IncomingTerms:
             members = (_members(term.pods) for terms in self.anti_affinity.values() for term in terms)
             self._disliked = WeightedQueries(tuple(member for found in members for member in found))
         return self._disliked.weigh(pod.namespace, pod.labels.labels) > 0
+
+
+class InvalidTerms(NamedTuple):
+    """Terms that cannot be evaluated, and why."""
+
+    version: int
+    problem: str
 
 
 def _members(pods: PodWeights) -> tuple[tuple[int, PodQuery], ...]:
@@ -119,16 +129,21 @@ class IncomingCompiler:
         if found is None or found.version != self._namespaces.version:
             if len(by_namespace) >= _KEPT_PER_SHAPE:
                 by_namespace.clear()
-            wire = WireTerms(pod.shape, pod.namespace)
-            found = by_namespace[pod.namespace] = IncomingTerms(wire, self._namespaces)
+            try:
+                found = IncomingTerms(WireTerms(pod.shape, pod.namespace), self._namespaces)
+            except SelectorError as error:
+                found = InvalidTerms(self._namespaces.version, str(error))
+            by_namespace[pod.namespace] = found
+        if isinstance(found, InvalidTerms):
+            raise SelectorError(found.problem)
         return found
 
 
 _KEPT_PER_SHAPE = 1024
 """Namespaces; pods of one shape may be in ever new ones."""
 
-_WITHOUT_TERMS: dict[str, IncomingTerms] = {}
+_WITHOUT_TERMS: dict[str, IncomingTerms | InvalidTerms] = {}
 
 
-def _by_namespace(shape: PodShape) -> dict[str, IncomingTerms]:
+def _by_namespace(shape: PodShape) -> dict[str, IncomingTerms | InvalidTerms]:
     return {} if has_terms(shape) else _WITHOUT_TERMS

@@ -6,10 +6,12 @@ mismatchLabelKeys are part of the selector already: the API server merges them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 
 from koordsched.api.core import Namespace, PodAffinity, PodAffinityTerm
+from koordsched.api.selectors import SelectorError
 from koordsched.cluster.builtinkinds import NAMESPACES
 from koordsched.cluster.objects import Store
 from koordsched.cluster.shape import PodShape
@@ -49,6 +51,11 @@ def compile_term(term: PodAffinityTerm, own_namespace: str) -> Term | None:
 
 _RESOLVED_KEPT = 1024
 
+MOST_COMPARISONS = 250_000
+"""Of namespace selectors with namespaces that the terms of one pod may take: about 0.2 s, in which nothing else is
+done. Any user can create pods whose terms would take longer than a leader has to renew its lease.
+"""
+
 
 class Namespaces:
     """Labels of namespaces, and which of them satisfy a selector.
@@ -73,6 +80,15 @@ class Namespaces:
         if namespace is None:
             return None if self._store.hidden else {}
         return namespace.metadata.labels
+
+    def check_cost(self, terms: Iterable[Term]) -> None:
+        """Raises SelectorError if it takes too long to find the namespaces of these terms."""
+        selectors = len({term.by_labels for term in terms if term.by_labels})
+        if selectors > 1 and selectors * len(self._store) > MOST_COMPARISONS:
+            raise SelectorError(
+                f"affinity terms with {selectors} different namespace selectors cannot be evaluated among "
+                f"{len(self._store)} namespaces: at most {MOST_COMPARISONS // len(self._store)} can"
+            )
 
     def query(self, term: Term) -> PodQuery:
         """The pods that a term of an incoming pod selects, its namespaces resolved. Raises SelectorError."""
@@ -111,6 +127,11 @@ class WireTerms:
             for sign, kind in ((1, towards), (-1, away))
             for preference in kind.preferred
         )
+
+    def terms(self) -> Iterator[Term]:
+        """All that may match something."""
+        found = chain(self.required, self.required_anti, (term for _, term in self.preferred))
+        return (term for term in found if term is not None)
 
 
 def has_terms(shape: PodShape) -> bool:
