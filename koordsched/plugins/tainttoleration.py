@@ -22,7 +22,7 @@ from koordsched.framework.interface import Normalization, Scores, ShapeFilter, S
 from koordsched.framework.status import Code, Codes
 from koordsched.plugins.shared.matching.lookup import ColumnLookup
 from koordsched.plugins.shared.matching.rows import refused, refused_row, single
-from koordsched.plugins.shared.matching.tolerations import count_unwelcome, keeps_away
+from koordsched.plugins.shared.matching.tolerations import Tolerations, count_unwelcome, keeps_away
 from koordsched.queue.hints import HintRegistration, QueueingHint, Scope
 
 REASON = "node(s) had untolerated taint(s)"
@@ -33,7 +33,8 @@ class _Judgements:
 
     __slots__ = ("__weakref__", "refuses", "unwelcome")
 
-    def __init__(self, tolerations: tuple[Toleration, ...], sets: ValueColumn[tuple[Taint, ...]]) -> None:
+    def __init__(self, given: tuple[Toleration, ...], sets: ValueColumn[tuple[Taint, ...]]) -> None:
+        tolerations = Tolerations(given)
         self.refuses = ColumnLookup(sets, lambda taints: keeps_away(tolerations, taints), np.bool_)
         self.unwelcome = ColumnLookup(sets, lambda taints: count_unwelcome(tolerations, taints), np.int64)
 
@@ -97,7 +98,7 @@ class TaintToleration(ShapeFilter, ShapeScore):
 
 
 def _after_node_change(pod: Pod, old: Any, new: Any) -> QueueingHint:
-    tolerations = pod.shape.spec.tolerations
+    tolerations = pod.shape.compiled(_after_node_change, lambda shape: Tolerations(shape.spec.tolerations))
     was_refused = old is None or keeps_away(tolerations, old.spec.taints)
     if new is None or not was_refused or keeps_away(tolerations, new.spec.taints):
         return QueueingHint.SKIP

@@ -4,14 +4,19 @@ from random import Random
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from koordsched.api import core
 from koordsched.cluster.events import POD, ActionType
 from koordsched.framework.interface import CycleState
 from koordsched.framework.status import ReasonTable
 from koordsched.plugins.interpodaffinity import existing, incoming
 from koordsched.plugins.interpodaffinity.existing import ExistingTerms
 from koordsched.plugins.noderesourcesfit.insufficiency import Insufficiency
+from koordsched.plugins.shared.matching import tolerations
 from koordsched.plugins.shared.matching.lookup import LabelTest, MembershipTest
+from koordsched.plugins.shared.matching.tolerations import Tolerations
 from koordsched.plugins.shared.podcounts import query, weights
 from koordsched.plugins.shared.podcounts.index import PodIndex
 from koordsched.plugins.shared.podcounts.query import PodQuery, WeightedQueries
@@ -82,6 +87,8 @@ def test_nodes_that_constraints_look_at_are_determined_once_for_all_of_them(monk
     assert asked == [50, 50]
     assert np.count_nonzero(verdicts.codes == 0) == 1
 
+
+EFFECTS = (tolerations.NO_SCHEDULE, tolerations.PREFER_NO_SCHEDULE, tolerations.NO_EXECUTE)
 
 HOSTNAME, ZONE = "kubernetes.io/hostname", "zone"
 REQUIRED, PREFERRED = (
@@ -357,6 +364,47 @@ def test_nodes_are_looked_at_once_for_ten_thousand_requirements(spec, monkeypatc
     codes = plugin.filter_rows(bench.pod(pod("p", **spec)).shape, bench.cluster.table, bench.cluster.table.all_rows)
     assert len(looked_at) <= 1
     assert (codes is None) == ("nodeSelector" not in spec)
+
+
+def test_ten_thousand_tolerations_are_not_asked_one_by_one(monkeypatch):
+    """About no taint, of which a node may have as many."""
+    asked = []
+    tolerate = Tolerations.tolerate
+    monkeypatch.setattr(Tolerations, "tolerate", lambda self, taint: asked.append(taint) or tolerate(self, taint))
+    monkeypatch.setattr(tolerations, "tolerates", None)
+    many = node("n1", taints=[(f"k{i}", "NoSchedule") for i in range(2_000)])
+    few = [node(f"m{i}", taints=[(f"k{i}", "PreferNoSchedule"), (f"x{i}", "NoSchedule")]) for i in range(200)]
+    bench = Bench(many, *few)
+    listed = [{"key": f"k{i}", "operator": "Exists"} for i in range(10_000)]
+    plugin, item = bench.plugin("TaintToleration"), pod("p", tolerations=listed)
+    verdicts = bench.filter(plugin, item)
+    assert [verdicts["n1"], verdicts["m3"]] == [
+        None,
+        ("UnschedulableAndUnresolvable", "node(s) had untolerated taint(s)"),
+    ]
+    assert len(asked) <= 2 * (2_000 + 2 * 200)
+
+
+TAINTS = st.builds(
+    core.Taint, key=st.sampled_from("ab"), value=st.sampled_from(["", "v"]), effect=st.sampled_from(EFFECTS)
+)
+
+
+@given(
+    st.lists(
+        st.builds(
+            core.Toleration,
+            key=st.sampled_from(["", "a", "b"]),
+            operator=st.sampled_from(["", "Equal", "Exists", "Lt"]),
+            value=st.sampled_from(["", "v", "w"]),
+            effect=st.sampled_from(["", *EFFECTS]),
+        ),
+        max_size=4,
+    ),
+    TAINTS,
+)
+def test_tolerations_looked_up_are_those_asked_one_by_one(given_, taint):
+    assert Tolerations(given_).tolerate(taint) is tolerations.tolerated(given_, taint)
 
 
 @pytest.mark.parametrize("when", ["DoNotSchedule", "ScheduleAnyway"])

@@ -16,7 +16,7 @@ from koordsched.cluster.state import ClusterState
 from koordsched.plugins.shared.matching.lookup import ColumnLookup
 from koordsched.plugins.shared.matching.nodeselector import NodeSelectors, RequiredNodes
 from koordsched.plugins.shared.matching.rows import Mask
-from koordsched.plugins.shared.matching.tolerations import keeps_away
+from koordsched.plugins.shared.matching.tolerations import Tolerations, keeps_away
 
 _LABELS, _TAINTS = int(Facet.LABELS), int(Facet.TAINTS)
 
@@ -96,7 +96,7 @@ class EligibleNodes:
         self._nodes = nodes
         self._taints: ColumnLookup[tuple[Taint, ...]] | None = None
         if tolerations is not None:
-            own = tolerations
+            own = Tolerations(tolerations)
             self._taints = ColumnLookup(topology.table.taints, lambda taints: not keeps_away(own, taints), np.bool_)
         self.mask: Mask = np.zeros(0, dtype=np.bool_)
         self.version = (-1, -1)
