@@ -52,7 +52,7 @@ def compile_term(term: PodAffinityTerm, own_namespace: str) -> Term | None:
 _RESOLVED_KEPT = 1024
 
 MOST_COMPARISONS = 250_000
-"""Of namespace selectors with namespaces that the terms of one pod may take: about 0.2 s, in which nothing else is
+"""Of namespace selectors with namespaces that the terms of one pod may take: about 0.3 s, in which nothing else is
 done. Any user can create pods whose terms would take longer than a leader has to renew its lease.
 """
 
