@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from koordsched.api.meta import LabelSelector, ObjectMeta, Wire
+from koordsched.api.meta import Int32, Int64, LabelSelector, ObjectMeta, Wire
 from koordsched.api.podvolumes import Volume
 
 Quantity = str | int | float
@@ -18,7 +18,7 @@ Quantities = dict[str, Quantity]
 class ContainerPort(Wire, frozen=True):
     """A port of a container; only host ports matter for placement."""
 
-    host_port: int = 0
+    host_port: Int32 = 0
     host_ip: str = msgspec.field(default="", name="hostIP")
     protocol: str = "TCP"
 
@@ -87,7 +87,7 @@ class NodeSelector(Wire, frozen=True):
 class PreferredSchedulingTerm(Wire, frozen=True):
     """A preference for nodes matching a term."""
 
-    weight: int
+    weight: Int32
     preference: NodeSelectorTerm
 
 
@@ -114,7 +114,7 @@ class PodAffinityTerm(Wire, frozen=True):
 class WeightedPodAffinityTerm(Wire, frozen=True):
     """A preferred pod (anti-)affinity term."""
 
-    weight: int
+    weight: Int32
     pod_affinity_term: PodAffinityTerm
 
 
@@ -140,11 +140,11 @@ class Affinity(Wire, frozen=True):
 class TopologySpreadConstraint(Wire, frozen=True):
     """How pods matching a selector spread over the domains of a topology key."""
 
-    max_skew: int
+    max_skew: Int32
     topology_key: str
     when_unsatisfiable: str
     label_selector: LabelSelector | None = None
-    min_domains: int | None = None
+    min_domains: Int32 | None = None
     node_affinity_policy: str | None = None
     node_taints_policy: str | None = None
     match_label_keys: tuple[str, ...] = ()
@@ -177,7 +177,7 @@ class PodSpec(Wire, frozen=True):
     init_containers: tuple[Container, ...] = ()
     node_name: str = ""
     scheduler_name: str = "default-scheduler"
-    priority: int | None = None
+    priority: Int32 | None = None
     preemption_policy: str | None = None
     scheduling_gates: tuple[NamedReference, ...] = ()
     node_selector: dict[str, str] = {}
@@ -190,7 +190,7 @@ class PodSpec(Wire, frozen=True):
     resource_claims: tuple[PodResourceClaim, ...] = ()
     host_network: bool = False
     host_users: bool | None = None
-    termination_grace_period_seconds: int | None = None
+    termination_grace_period_seconds: Int64 | None = None
     scheduling_group: PodSchedulingGroup | None = None
 
 
@@ -309,7 +309,7 @@ class ContainerImage(Wire, frozen=True):
     """An image present on a node, under all its names."""
 
     names: tuple[str, ...] = ()
-    size_bytes: int = 0
+    size_bytes: Int64 = 0
 
 
 class NodeStatus(Wire, frozen=True):

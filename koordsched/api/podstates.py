@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from koordsched.api import core
-from koordsched.api.meta import Wire
+from koordsched.api.meta import Int32, Wire
 
 
 class ContainerStateWaiting(Wire, frozen=True):
@@ -15,7 +15,7 @@ class ContainerStateWaiting(Wire, frozen=True):
 class ContainerStateTerminated(Wire, frozen=True):
     """How a container ended. Times are the node's, RFC 3339."""
 
-    exit_code: int = 0
+    exit_code: Int32 = 0
     reason: str = ""
     started_at: str | None = None
     finished_at: str | None = None
@@ -32,7 +32,7 @@ class ContainerStatus(core.ContainerStatus, frozen=True):
     """What the node agent reports of a container; `last_state` is how it ended before its latest start."""
 
     image: str = ""
-    restart_count: int = 0
+    restart_count: Int32 = 0
     state: ContainerState | None = None
     last_state: ContainerState | None = None
 

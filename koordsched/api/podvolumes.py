@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from koordsched.api.meta import Wire
+from koordsched.api.meta import Int32, Wire
 
 
 class PersistentVolumeClaimSource(Wire, frozen=True):
@@ -42,7 +42,7 @@ class ISCSI(Wire, frozen=True):
 
     target_portal: str = ""
     iqn: str = ""
-    lun: int = 0
+    lun: Int32 = 0
     read_only: bool = False
 
 

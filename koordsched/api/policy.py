@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from koordsched.api.meta import LabelSelector, ObjectMeta, Wire
+from koordsched.api.meta import Int32, LabelSelector, ObjectMeta, Wire
 
 
 class PodDisruptionBudgetSpec(Wire, frozen=True):
@@ -14,7 +14,7 @@ class PodDisruptionBudgetSpec(Wire, frozen=True):
 class PodDisruptionBudgetStatus(Wire, frozen=True):
     """What is left of it; `disrupted_pods` are evictions under way, by pod name."""
 
-    disruptions_allowed: int = 0
+    disruptions_allowed: Int32 = 0
     disrupted_pods: dict[str, str] = {}
 
 

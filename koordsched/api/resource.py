@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from koordsched.api.core import NodeSelector, Quantities, Quantity
-from koordsched.api.meta import ObjectMeta, Wire
+from koordsched.api.meta import Int64, ObjectMeta, Wire
 
 # --- devices that drivers publish ----------------------------------------------------------------
 
@@ -18,11 +18,11 @@ from koordsched.api.meta import ObjectMeta, Wire
 class DeviceAttribute(Wire, frozen=True):
     """The value of an attribute: one of its members is set; lists are behind a feature gate."""
 
-    int_value: int | None = msgspec.field(default=None, name="int")
+    int_value: Int64 | None = msgspec.field(default=None, name="int")
     bool_value: bool | None = msgspec.field(default=None, name="bool")
     string_value: str | None = msgspec.field(default=None, name="string")
     version_value: str | None = msgspec.field(default=None, name="version")
-    ints: tuple[int, ...] = ()
+    ints: tuple[Int64, ...] = ()
     bools: tuple[bool, ...] = ()
     strings: tuple[str, ...] = ()
     versions: tuple[str, ...] = ()
@@ -109,8 +109,8 @@ class ResourcePool(Wire, frozen=True):
     """The pool of a slice; slices of an older generation are not used any more."""
 
     name: str = ""
-    generation: int = 0
-    resource_slice_count: int = 0
+    generation: Int64 = 0
+    resource_slice_count: Int64 = 0
 
 
 class ResourceSliceSpec(Wire, frozen=True):
@@ -211,7 +211,7 @@ class DeviceToleration(Wire, frozen=True):
     operator: str = ""
     value: str = ""
     effect: str = ""
-    toleration_seconds: int | None = None
+    toleration_seconds: Int64 | None = None
 
 
 class CapacityRequirements(Wire, frozen=True):
@@ -226,7 +226,7 @@ class ExactDeviceRequest(Wire, frozen=True):
     device_class_name: str = ""
     selectors: tuple[DeviceSelector, ...] = ()
     allocation_mode: str = ""
-    count: int = 0
+    count: Int64 = 0
     admin_access: bool | None = None
     tolerations: tuple[DeviceToleration, ...] = ()
     capacity: CapacityRequirements | None = None
@@ -239,7 +239,7 @@ class DeviceSubRequest(Wire, frozen=True):
     device_class_name: str = ""
     selectors: tuple[DeviceSelector, ...] = ()
     allocation_mode: str = ""
-    count: int = 0
+    count: Int64 = 0
     tolerations: tuple[DeviceToleration, ...] = ()
     capacity: CapacityRequirements | None = None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from koordsched.api.core import NodeSelector, Quantities, Quantity
-from koordsched.api.meta import LabelSelector, ObjectMeta, Wire
+from koordsched.api.meta import Int32, LabelSelector, ObjectMeta, Wire
 from koordsched.api.podvolumes import (
     AWSElasticBlockStore,
     AzureDisk,
@@ -124,7 +124,7 @@ class StorageClass(Wire, frozen=True):
 class VolumeNodeResources(Wire, frozen=True):
     """How many volumes of a driver a node can take."""
 
-    count: int | None = None
+    count: Int32 | None = None
 
 
 class CSINodeDriver(Wire, frozen=True):

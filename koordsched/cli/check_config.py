@@ -27,6 +27,7 @@ from koordsched.config import (
     warnings,
 )
 from koordsched.config.loading import read_file
+from koordsched.config.secrets import without_secrets
 
 _WEIGHTED = (ExtensionPoint.SCORE, ExtensionPoint.PLACEMENT_SCORE)
 _POINTS = tuple(ExtensionPoint[name.upper()] for name in PluginSets.__struct_fields__)
@@ -157,7 +158,7 @@ def _settings(source: Configuration, resolved: Resolved) -> list[tuple[str, str]
     ]
     for extender in resolved.extenders:
         used = [verb for verb in _VERBS if getattr(extender, f"{verb}_verb")]
-        rows.append(("extender", f"{extender.url_prefix} ({', '.join(used) or 'no verbs'})"))
+        rows.append(("extender", f"{without_secrets(extender.url_prefix)} ({', '.join(used) or 'no verbs'})"))
     return rows
 
 

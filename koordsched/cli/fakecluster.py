@@ -20,6 +20,7 @@ from koordsched.fakecluster.auth import ADMIN, Authenticator
 from koordsched.fakecluster.clock import SystemClock, loop_call_later
 from koordsched.fakecluster.cluster import new_cluster
 from koordsched.fakecluster.controllers import Controllers
+from koordsched.fakecluster.datalog import DataLog
 from koordsched.fakecluster.emulation import Emulation
 from koordsched.fakecluster.hollow import HollowNodes, HollowOptions, Share, TemplateError
 from koordsched.fakecluster.hollow.usage import HIGHEST_PERCENT
@@ -51,6 +52,7 @@ class Options:
     tls: bool
     emulate_apiserver: bool
     load: Path | None
+    data: Path | None
     dump: Path | None
     pod_start_delay: float
     load_reports: bool
@@ -102,6 +104,12 @@ def _release(context: click.Context, parameter: click.Parameter, value: str) -> 
     "--load",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="Directory of YAML with the initial state.",
+)
+@click.option(
+    "--data",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Directory of a log of all writes: a server that was killed goes on from there. --load counts only if there "
+    "is no log yet.",
 )
 @click.option("--dump", type=click.Path(file_okay=False, path_type=Path), help="Directory to write the final state to.")
 @click.option(
@@ -182,8 +190,9 @@ def _release(context: click.Context, parameter: click.Parameter, value: str) -> 
 def fakecluster(**flags: object) -> None:
     """Run an embedded Kubernetes API server with controllers and hollow nodes.
 
-    It serves the Kubernetes API (kubectl works with it), keeps its state in memory and exits on SIGTERM or Ctrl-C. On
-    SIGUSR1 it forgets its history: all watches end, and clients that resume one get 410 and have to list.
+    It serves the Kubernetes API (kubectl works with it), keeps its state in memory and exits on SIGTERM or Ctrl-C. What
+    was written is gone then, and when it is killed, unless --data keeps a log; --dump writes the state at an orderly
+    end only. On SIGUSR1 it forgets its history: all watches end, and clients that resume one get 410 and have to list.
 
     Annotations control hollow nodes. On pods: koordsched.io/run-duration (30s) and koordsched.io/exit-code set when and
     how the containers exit, koordsched.io/usage what the pod really uses, e.g. {"cpu": "1500m", "memory": "2Gi"}. On
@@ -252,11 +261,17 @@ def _cluster(options: Options, clock: SystemClock, rng: random.Random) -> Regist
     registry.be_like(options.kubernetes_version)
     if options.workload_api:
         serve_workload_api(registry)
-    if options.load is not None:
+    log = DataLog(options.data) if options.data is not None else None
+    if options.load is not None and (log is None or log.is_empty):
         try:
             snapshot.load(registry, options.load)
         except snapshot.SnapshotError as problem:
             raise click.ClickException(f"--load: {problem}") from None
+    if log is not None:
+        try:
+            log.start(registry)
+        except snapshot.SnapshotError as problem:
+            raise click.ClickException(f"--data: {problem}") from None
     return registry
 
 

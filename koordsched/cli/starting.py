@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
+import stat
 import sys
 import time
-from pathlib import Path
 
 import click
 import uvloop
@@ -62,5 +63,9 @@ def _refuse_unimplemented(resolved: config.Resolved) -> None:
 
 def _write_config(configuration: KubeSchedulerConfiguration, path: str) -> None:
     """The fully defaulted configuration, as upstream's --write-config-to. Raises OSError."""
-    Path(path).write_text(config.dump(configuration))
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with open(descriptor, "w", encoding="utf-8") as file:
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.fchmod(descriptor, 0o600)  # it holds keys and passwords; it may have been there before
+        file.write(config.dump(configuration))
     click.echo(f"Wrote configuration to: {path}")

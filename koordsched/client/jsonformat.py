@@ -77,20 +77,32 @@ def meta_of(data: bytes | msgspec.Raw) -> Meta | None:
         return None
 
 
+LONGEST_LINE = 64 << 20
+"""Bytes of one event; no object is so large (etcd takes 1.5 MB), so what goes on without a line end is no watch."""
+
+
 class LineSplitter:
     """Cuts chunks of bytes into lines in linear time, however long a line is."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
+        self._size = 0
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """The lines completed by this chunk, without their line ends; empty lines are left out."""
+        """The lines completed by this chunk, without their line ends; empty lines are left out.
+
+        Raises Unreadable if one is longer than any object.
+        """
         head, newline, rest = chunk.partition(b"\n")
         self._parts.append(head)
+        self._size += len(head)
+        if self._size > LONGEST_LINE:
+            raise Unreadable(f"an event of more than {LONGEST_LINE} bytes")
         if not newline:
             return []
         lines = [b"".join(self._parts), *rest.split(b"\n")]
         self._parts = [lines.pop()]
+        self._size = len(self._parts[0])
         return [line for line in lines if line]
 
 

@@ -281,7 +281,11 @@ class Lanes:
         stats.sent += 1
         write.attempts += 1
         write.started = now
-        self._transport.send(request, write.done)
+        try:
+            self._transport.send(request, write.done)
+        except ValueError as error:
+            # One write that cannot be put on the wire must not keep its slot. No other try would end otherwise.
+            self._loop.call_soon(write.done, ApiError(400, "BadRequest", f"{request.method}: {error}"))
 
     def _finished(self, write: _Write, outcome: Response | ClientError) -> None:
         now = self._clock.monotonic()

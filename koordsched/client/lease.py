@@ -61,7 +61,7 @@ class LeaseLock:
         try:
             self._raw: dict[str, Any] = msgspec.json.decode(body, type=dict[str, Any])
             lease = msgspec.convert(_without_nulls(self._raw), Lease)
-        except RecursionError as error:
+        except (RecursionError, UnicodeDecodeError) as error:
             raise msgspec.DecodeError(str(error)) from None
         self.record = Record.of(lease.spec, default_duration)
         self.version = lease.metadata.resource_version

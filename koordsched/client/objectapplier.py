@@ -9,6 +9,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from koordsched.api.meta import HasMetadata
+from koordsched.api.versions import is_number, is_older
 from koordsched.client.listing import ListedUids
 from koordsched.client.sink import ObjectKey, Sink
 from koordsched.client.wireformat import WireFormat
@@ -142,13 +143,8 @@ class ObjectApplier(Generic[T]):
 
     def advance(self, version: str) -> bool:
         """Notes the resource version; False if it is not newer than the latest."""
-        if version.isdecimal() and (version == self.version or is_older(version, self.version)):
+        if is_number(version) and (version == self.version or is_older(version, self.version)):
             return False
-        if version:
-            self.version = version
+        if version and (is_number(version) or not version.isdecimal()):
+            self.version = version  # a number that no server counts to would make all later events old
         return True
-
-
-def is_older(version: str, other: str) -> bool:
-    """Whether a resource version is older than another of the same resource, as far as that is known."""
-    return version.isdecimal() and other.isdecimal() and int(version) < int(other)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing
 from enum import Enum
 from random import Random
 from typing import Generic, TypeVar
 
 from koordsched.api.meta import HasMetadata
+from koordsched.api.versions import is_older
 from koordsched.client.backoff import Backoff
 from koordsched.client.clock import Clock
 from koordsched.client.encodings import Encodings
@@ -25,7 +26,8 @@ from koordsched.client.errors import (
     raise_for_status,
 )
 from koordsched.client.identity import is_api_server
-from koordsched.client.objectapplier import ObjectApplier, OnMalformed, is_older
+from koordsched.client.objectapplier import ObjectApplier, OnMalformed
+from koordsched.client.paging import Progress
 from koordsched.client.protobufformat import ProtobufFormat
 from koordsched.client.sink import Sink
 from koordsched.client.timeslices import TimeSlices
@@ -95,8 +97,10 @@ class Reflector(Generic[T]):
 
     `path` is the collection's, such as /api/v1/pods; `selectors` its fieldSelector and labelSelector. `decode` makes an
     object of its JSON; whatever it raises counts as a malformed object, which is reported and skipped. With `protobuf`
-    that is asked for, and what comes decides. `on_state` hears of every change of `state`, with the error behind it if
-    there is one. With `watch_list` the initial state is streamed where the server can do that.
+    that is asked for, and what comes decides. `before_relist` is awaited before lists other than the first and those of
+    `relist`; `on_older` hears that the newest state of the server is older than what it has shown. `on_state` hears of
+    every change of `state`, with the error behind it if there is one. With `watch_list` the initial state is streamed
+    where the server can do that.
 
     The first list asks for the newest state (no resourceVersion): a cache on the server may be behind what our
     predecessor wrote, and a scheduler that starts from an old state would bind to occupied room. Later lists ask for
@@ -124,6 +128,8 @@ class Reflector(Generic[T]):
         watch_list: bool = False,
         page_size: int = PAGE_SIZE,
         slices: TimeSlices | None = None,
+        before_relist: Callable[[], Awaitable[None]] | None = None,
+        on_older: Callable[[], None] | None = None,
     ) -> None:
         self._transport = transport
         self._encodings = Encodings(decode, protobuf)
@@ -132,6 +138,8 @@ class Reflector(Generic[T]):
         self._rng = rng
         self._selectors = dict(selectors or {})
         self._on_state = on_state
+        self._before_relist = before_relist
+        self._on_older = on_older
         self._backoff = Backoff(rng, *BACKOFF)
         self._relist_backoff = Backoff(rng, *BACKOFF)
         self._unavailable_backoff = Backoff(rng, *UNAVAILABLE_BACKOFF)
@@ -205,6 +213,8 @@ class Reflector(Generic[T]):
             self._outdated, self._refreshing = False, True
             self._listed, self._newest_only = False, True
         try:
+            if self._before_relist is not None and self._applier.version and not (self._listed or self._refreshing):
+                await self._before_relist()
             if not self._listed and not self._stream_lists:
                 await self._list()
                 return 0.0
@@ -291,6 +301,7 @@ class Reflector(Generic[T]):
         if self._applier.version and not self._newest_only:
             query |= {"resourceVersion": self._applier.version, "resourceVersionMatch": "NotOlderThan"}
         self.lists += 1
+        progress = Progress(self.path)
         await self._paced(self._applier.begin(streamed=False))
         while True:
             try:
@@ -311,11 +322,14 @@ class Reflector(Generic[T]):
                 # An older state than requested: the known one is kept until a list of the newest state is read.
                 self._newest_only = True
                 raise _Relist(f"a response older than the last one ({page.version})")
+            if self._on_older is not None and is_older(page.version, self._applier.version):
+                self._on_older()
             # From here on the sink may be ahead of the version that we can name.
             self._newest_only = True
             await self._paced(map(self._applier.upsert, page.items))
             if not page.next_token:
                 break
+            progress.check(page.items[0] if page.items else None)
             query = {**self._selectors, "limit": str(self._page_size), "continue": page.next_token}
         await self._replaced(page.version)
 

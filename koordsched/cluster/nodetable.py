@@ -14,10 +14,12 @@ import numpy as np
 import numpy.typing as npt
 
 from koordsched.api.core import Node, Taint
+from koordsched.api.quantity import LIMIT
 from koordsched.cluster.changelog import MAX_FACETS, ChangeLog, Facet, RowArray
 from koordsched.cluster.columns import Column, LabelColumn, ValueColumn
 from koordsched.cluster.events import ActionType
 from koordsched.cluster.images import Images
+from koordsched.cluster.listeners import ListenerErrors
 from koordsched.cluster.ports import HostPorts
 from koordsched.cluster.rarecolumns import RareColumn
 from koordsched.cluster.resources import (
@@ -46,6 +48,10 @@ SMALL_TABLE = 1024
 
 _RARE = 16
 """In larger tables only those that more than one in this many rows has."""
+
+MOST_REQUESTED = 4 * LIMIT
+"""Sums of requests are shown as no more than this, which is more than any node has and any pod can ask for beside it;
+a hundred times as much fits into a column, too."""
 
 NodeHook = Callable[[int, Node], None]
 """Called with a row and its node after the table took over the node's own facts."""
@@ -98,8 +104,11 @@ class NodeTable:
         self._absent: LabelColumn = ValueColumn(self._capacity, None)
         self.images = Images()
         self.ports = HostPorts()
+        self._beyond: dict[tuple[int, int], int] = {}
+        """By resource index (inverted: of `requested_nonzero`) and row, sums larger than `MOST_REQUESTED`."""
         self._hooks: list[NodeHook] = []
         self._removal_hooks: list[RemovalHook] = []
+        self._errors = ListenerErrors()
         self.topology_version = 0
         """Grows whenever a node appears or disappears."""
         self.served_otherwise: Container[str] = ()
@@ -223,10 +232,18 @@ class NodeTable:
         for index, amount in requests.amounts:
             if index >= FIRST_SCALAR:
                 self.count_resource(index)
-            self.requested[index].data[row] += sign * amount
+            self._add(self.requested[index].data, row, sign * amount, index)
         cpu, memory = requests.nonzero
-        self.requested_nonzero[CPU].data[row] += sign * cpu
-        self.requested_nonzero[MEMORY].data[row] += sign * memory
+        self._add(self.requested_nonzero[CPU].data, row, sign * cpu, ~CPU)
+        self._add(self.requested_nonzero[MEMORY].data, row, sign * memory, ~MEMORY)
+
+    def _add(self, data: npt.NDArray[Any], row: int, amount: int, of: int) -> None:
+        total = self._beyond.pop((of, row), None) if self._beyond else None
+        total = (data.item(row) if total is None else total) + amount
+        if total > MOST_REQUESTED:
+            self._beyond[of, row] = total
+            total = MOST_REQUESTED
+        data[row] = total
 
     def touch(self, row: int, facets: int) -> None:
         """Records a change of facets on a row. Raises RuntimeError inside a what-if, whose changes are no changes."""
@@ -275,6 +292,8 @@ class NodeTable:
         assert node is not None, "a known name has a node"
         for column in self._columns:
             column.clear(row)
+        if self._beyond:
+            self._beyond = {key: total for key, total in self._beyond.items() if key[1] != row}
         for values in self._value_columns:
             values.clear(row)
         self._store_labels(row, node.metadata.labels, {})
@@ -287,8 +306,11 @@ class NodeTable:
         self.topology_version += 1
         self._free.append(row)
         self.touch(row, ALL_FACETS)
-        for hook in self._removal_hooks:
-            hook(row)
+        for removed in self._removal_hooks:
+            try:
+                removed(row)
+            except Exception as error:
+                self._errors.report(removed, f"node {name}", error)
         return row
 
     def _new_row(self) -> int:
@@ -346,7 +368,10 @@ class NodeTable:
         if facets and before is not None:
             self.touch(row, facets)
         for hook in self._hooks:
-            hook(row, node)
+            try:
+                hook(row, node)
+            except Exception as error:
+                self._errors.report(hook, f"node {meta.name}", error)
         return changed
 
     def _store_labels(self, row: int, before: dict[str, str], labels: dict[str, str]) -> None:

@@ -13,6 +13,7 @@ import msgspec
 
 from koordsched.api.meta import HasMetadata, ObjectMeta
 from koordsched.cluster.kinds import Kind
+from koordsched.cluster.listeners import ListenerErrors
 
 T = TypeVar("T", bound=HasMetadata)
 
@@ -23,7 +24,7 @@ Subscriber = Callable[[T | None, T | None], None]
 class Store(Generic[T]):
     """All objects of one kind that we know, by (namespace, name)."""
 
-    __slots__ = ("_by_namespace", "_subscribers", "departed", "hidden", "kind", "only", "version")
+    __slots__ = ("_by_namespace", "_errors", "_subscribers", "departed", "hidden", "kind", "only", "version")
 
     def __init__(self, kind: Kind[T]) -> None:
         self.kind = kind
@@ -31,6 +32,7 @@ class Store(Generic[T]):
         """(namespace, name) of the one object that is read, None for all."""
         self._by_namespace: dict[str, dict[str, T]] = {}
         self._subscribers: list[Subscriber[T]] = []
+        self._errors = ListenerErrors()
         self.version = 0
         """Grows with every change, so that readers can keep what they derived."""
         self.departed: dict[tuple[str, str], T] = {}
@@ -107,7 +109,13 @@ class Store(Generic[T]):
     def _tell(self, old: T | None, new: T | None) -> None:
         self.version += 1
         for subscriber in self._subscribers:
-            subscriber(old, new)
+            try:
+                subscriber(old, new)
+            except Exception as error:
+                either = new if new is not None else old
+                assert either is not None, "one of the two is there"
+                meta = either.metadata
+                self._errors.report(subscriber, f"{self.kind.name} {meta.namespace}/{meta.name}", error)
 
 
 class _Packed(NamedTuple):

@@ -25,7 +25,17 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_RESIZED_LIMIT = 8192
+SHAPE_BYTES = 12 << 10
+"""Bytes of a small shape: itself, its plan, what plugins have compiled from it (measured)."""
+
+_SMALL, _BYTES_PER_BYTE = 2048, 5
+"""A key up to so long is included in that; of a longer one, what each byte more takes."""
+
+_RESIZED = object()
+"""What `compiled` knows by it: (encoded status, what claims take) -> requests; gone with the last pod of the shape."""
+
+_RESIZED_KEPT = 64
+"""Per shape, what its pods' statuses say instead of its requests."""
 
 
 class PodShape:
@@ -60,6 +70,11 @@ class PodShape:
         self.scored = scored
         self._compiled: dict[object, Any] = {}
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes that it takes with what plugins derive from it (measured): most pods are small, but need not be."""
+        return SHAPE_BYTES + _BYTES_PER_BYTE * max(len(self.key) - _SMALL, 0)
+
     def compiled(self, owner: object, build: Callable[[PodShape], T]) -> T:
         """What `owner` (a plugin) derived from this shape; built at the first request, then remembered."""
         found = self._compiled.get(owner)
@@ -75,15 +90,13 @@ def _anonymous(volume: Volume, names_matter: bool) -> Volume:
 class PodShapes:
     """Interns shapes; one that no pod has any more disappears by itself."""
 
-    __slots__ = ("_encode", "_resized", "_shapes", "facts", "resource_names")
+    __slots__ = ("_encode", "_shapes", "facts", "resource_names")
 
     def __init__(self, resource_names: ResourceNames, facts: ShapeFacts) -> None:
         self.resource_names = resource_names
         self.facts = facts
         self._encode = msgspec.json.Encoder().encode
         self._shapes: WeakValueDictionary[bytes, PodShape] = WeakValueDictionary()
-        self._resized: dict[tuple[bytes, bytes, Total], Requests | None] = {}
-        # None: what the shape says. A shape may go and come again as another object, with requests of its own.
 
     def intern(self, spec: PodSpec, meta: ObjectMeta) -> PodShape:
         """The shape of a pod. Raises QuantityError if a request cannot be parsed."""
@@ -135,14 +148,15 @@ class PodShapes:
                 resize.reason if resize is not None else None,
             )
         )
-        key = (shape.key, reported, taken)
-        if key not in self._resized:
-            if len(self._resized) >= _RESIZED_LIMIT:
-                self._resized.clear()
+        known: dict[tuple[bytes, Total], Requests] = shape.compiled(_RESIZED, lambda shape: {})
+        key = (reported, taken)
+        if key not in known:
+            if len(known) >= _RESIZED_KEPT:
+                known.clear()
             names = self.resource_names
             requests = demand_of(names.read_spec(spec), status, names, dict(taken)).requests
-            self._resized[key] = None if requests == shape.requests else requests
-        return self._resized[key] or shape.requests
+            known[key] = shape.requests if requests == shape.requests else requests
+        return known[key]
 
     def __len__(self) -> int:
         return len(self._shapes)

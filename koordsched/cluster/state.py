@@ -20,6 +20,7 @@ from koordsched.cluster.claimedresources import ClaimedResources, as_status, of_
 from koordsched.cluster.events import ActionType
 from koordsched.cluster.facts import PodFact, PodFacts, ShapeFacts
 from koordsched.cluster.interning import LabelSets
+from koordsched.cluster.listeners import ListenerErrors
 from koordsched.cluster.nodetable import NodeTable
 from koordsched.cluster.objects import Objects
 from koordsched.cluster.observers import PodObserver
@@ -69,6 +70,7 @@ class ClusterState(Announcements):
         self._sharing: Sharing | None = None
         self._observers: list[PodObserver] = []
         self._observers_of_virtual: list[PodObserver] = []
+        self.listener_errors = ListenerErrors()
         self._shared: dict[object, Any] = {}
 
     def shared(self, build: Callable[[ClusterState], T], key: object = None) -> T:
@@ -203,7 +205,10 @@ class ClusterState(Announcements):
     def pod_gone(self, uid: str) -> None:
         """The pod is gone or finished. If it was on a node, `remove_pod` takes it off."""
         for observer in self._observers:
-            observer.pod_gone(uid)
+            try:
+                observer.pod_gone(uid)
+            except Exception as error:
+                self.listener_errors.report(observer, uid, error)
 
     def set_pod(self, pod: Pod) -> Pod | None:
         """Takes over a pod with a node as the API server has it; returns the pod as it was known before.
@@ -345,11 +350,17 @@ class ClusterState(Announcements):
 
     def _observe(self, pod: Pod, assigned: bool) -> None:
         for observer in self._observers if not pod.virtual else self._observers_of_virtual:
-            observer.pod_seen(pod, assigned)
+            try:
+                observer.pod_seen(pod, assigned)
+            except Exception as error:
+                self.listener_errors.report(observer, pod.title, error)
 
     def _notify_observers(self, pod: Pod, assigned: bool) -> None:
         for observer in self._observers if not pod.virtual else self._observers_of_virtual:
-            observer.pod_assigned(pod, assigned)
+            try:
+                observer.pod_assigned(pod, assigned)
+            except Exception as error:
+                self.listener_errors.report(observer, pod.title, error)
 
     def _recount(self, before: Pod, pod: Pod) -> None:
         """A pod that stays on its row has other facts: accountants that read these count it anew."""

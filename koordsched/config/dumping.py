@@ -8,7 +8,7 @@ from koordsched.config.decoding import encode
 from koordsched.config.defaults import DEFAULT_BURST, DEFAULT_QPS, enabled_names
 from koordsched.config.document import reads_as_text
 from koordsched.config.plugin_args import PluginArgs
-from koordsched.config.secrets import CLASSIFIED, without_password
+from koordsched.config.secrets import CLASSIFIED, without_secrets
 from koordsched.config.wire import API_VERSION, KIND, KubeSchedulerConfiguration, KubeSchedulerProfile, PluginConfig
 
 
@@ -20,7 +20,7 @@ def configz(configuration: KubeSchedulerConfiguration) -> dict[str, Any]:
     profiles = [_profile(profile, profile.plugin_config) for profile in configuration.profiles]
     document = _document(configuration, profiles)
     for extender in document.get("extenders") or ():
-        extender["urlPrefix"] = without_password(extender["urlPrefix"])
+        extender["urlPrefix"] = without_secrets(extender["urlPrefix"])
         if (extender.get("tlsConfig") or {}).get("keyData"):
             extender["tlsConfig"]["keyData"] = CLASSIFIED
     return document

@@ -1,4 +1,4 @@
-"""Hides the secrets of a configuration: keys, and passwords in URLs."""
+"""Hides the secrets of a configuration: keys, passwords and queries in URLs."""
 
 from urllib.parse import urlsplit, urlunsplit
 
@@ -6,8 +6,8 @@ CLASSIFIED = "CLASSIFIED"
 """Shown instead of a secret."""
 
 
-def without_password(url: str) -> str:
-    """The URL with its password, if it has one, made unreadable; a text without one as it is."""
+def without_secrets(url: str) -> str:
+    """The URL with its password and its query, which may be a token, made unreadable; without these as it is."""
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -16,4 +16,7 @@ def without_password(url: str) -> str:
         return f"{CLASSIFIED}{at}{rest}" if at else url
     user, _, host = parts.netloc.rpartition("@")
     name, colon, _ = user.partition(":")
-    return urlunsplit(parts._replace(netloc=f"{name}:{CLASSIFIED}@{host}")) if colon else url
+    if not (colon or parts.query):
+        return url
+    netloc = f"{name}:{CLASSIFIED}@{host}" if colon else parts.netloc
+    return urlunsplit(parts._replace(netloc=netloc, query=parts.query and CLASSIFIED))

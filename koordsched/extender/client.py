@@ -11,7 +11,7 @@ from aiohttp.abc import AbstractStreamWriter
 
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.shape import PodShape
-from koordsched.config.secrets import without_password
+from koordsched.config.secrets import without_secrets
 from koordsched.config.wire import Extender
 from koordsched.extender.tls import tls_context
 from koordsched.extender.wire import (
@@ -72,7 +72,7 @@ class HttpExtender:
 
     def __init__(self, config: Extender, durations: HistogramFamily, clock: Callable[[], float]) -> None:
         """Raises ExtenderConfigError."""
-        self.url = without_password(config.url_prefix)
+        self.url = without_secrets(config.url_prefix)
         self.weight = config.weight
         self.ignorable = config.ignorable
         self.node_cache_capable = config.node_cache_capable

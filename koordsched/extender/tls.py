@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import ssl
 
-from koordsched.config.secrets import without_password
+from koordsched.config.secrets import without_secrets
 from koordsched.config.wire import Extender, ExtenderTLSConfig
 
 
@@ -21,7 +21,7 @@ def tls_context(extender: Extender) -> ssl.SSLContext:
     config = extender.tls_config or ExtenderTLSConfig()
     has_ca = bool(config.ca_file or config.ca_data)
     insecure = config.insecure or (extender.enable_https and not has_ca)
-    where = f"couldn't build extenders: {without_password(extender.url_prefix)}"
+    where = f"couldn't build extenders: {without_secrets(extender.url_prefix)}"
     if insecure and has_ca:
         raise ExtenderConfigError(f"{where}: specifying a root certificates file with the insecure flag is not allowed")
     try:

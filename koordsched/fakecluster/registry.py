@@ -393,7 +393,9 @@ class Registry(Objects):
             return record
         store.remember(record, obj)
         change = Change(type_, old, record)
-        self.store.collection(resource.storage).apply(change)
+        if store.log is not None:
+            store.log(resource.storage, change)
+        store.collection(resource.storage).apply(change)
         self._subscriptions.tell(resource.storage, change)
         if old is not None:
             # Subscribers have seen the old object; it is decoded again if it is needed again.

@@ -40,7 +40,7 @@ def dump(registry: Registry, directory: Path | str) -> int:
         if root.exists() and any(root.iterdir()):
             raise SnapshotError(f"{root}: not empty: a snapshot needs a directory of its own")
         written = 0
-        for resource in _stored_resources(registry):
+        for resource in stored_resources(registry):
             by_namespace: dict[str, list[Object]] = defaultdict(list)
             for record in registry.scan(resource):
                 by_namespace[record.namespace].append(record.fresh())
@@ -65,7 +65,12 @@ def load(registry: Registry, directory: Path | str) -> int:
     root = Path(directory)
     if not root.is_dir():
         raise SnapshotError(f"{root}: not a directory")
-    documents = sorted(_documents(root), key=lambda document: _rank(document[1]))
+    return restore(registry, list(_documents(root)))
+
+
+def restore(registry: Registry, documents: list[tuple[str, Object]]) -> int:
+    """Restores objects, each with where it is from; returns how many. Raises SnapshotError."""
+    documents = sorted(documents, key=lambda document: _rank(document[1]))
     definitions = [document for document in documents if _rank(document[1])[0] == 0]
     # Kinds first: what they define can only be checked once they are served.
     loaded = _restore(registry, definitions)
@@ -147,7 +152,7 @@ def _rank(obj: Object) -> tuple[int, int]:
     return rank, int(obj["metadata"].get("resourceVersion") or 0)
 
 
-def _stored_resources(registry: Registry) -> list[Resource]:
+def stored_resources(registry: Registry) -> list[Resource]:
     """One resource for each collection: the one whose version the objects are stored in."""
     found: dict[str, Resource] = {}
     for resource in registry.resources():

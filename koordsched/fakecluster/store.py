@@ -8,7 +8,7 @@ written is what controllers and the next write will look at.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 import msgspec
@@ -196,6 +196,8 @@ class Store:
     ) -> None:
         self.rv = first_rv
         self.first_rv = first_rv
+        self.log: Callable[[str, Change], None] | None = None
+        """Called with the storage key and every change before the write is answered."""
         self._history_bytes = history_bytes
         self._history_length = history_length
         self._collections: dict[str, Collection] = {}

@@ -24,7 +24,7 @@ from koordsched.framework.interface import MAX_SCORE, Normalization, Scores, Sha
 from koordsched.framework.keptrows import KeptRows
 from koordsched.framework.overlay import Overlay
 from koordsched.framework.plan import Chains, ShapePlan
-from koordsched.framework.shapecache import SHAPE_BYTES, ShapeCache
+from koordsched.framework.shapecache import ShapeCache
 from koordsched.framework.status import NO_NODE, PASS, ReasonTable
 
 INFEASIBLE = -1
@@ -252,7 +252,7 @@ class Evaluation:
             totals[~passing] = INFEASIBLE
         self.totals = totals
         self._best_rows.forget()
-        self.nbytes = SHAPE_BYTES + self.codes.nbytes + 2 * totals.nbytes + raw_bytes
+        self.nbytes = self.plan.shape.nbytes + self.codes.nbytes + 2 * totals.nbytes + raw_bytes
 
     # --- some rows -------------------------------------------------------------------------------
 

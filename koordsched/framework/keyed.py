@@ -19,7 +19,7 @@ from koordsched.cluster.changelog import RowArray
 from koordsched.cluster.nodetable import NodeTable, Rows
 from koordsched.cluster.shape import PodShape
 from koordsched.framework.interface import Plugin, Scores, ShapeFilter, ShapeScore
-from koordsched.framework.shapecache import SHAPE_BYTES, ShapeCache
+from koordsched.framework.shapecache import ShapeCache
 from koordsched.framework.status import PASS, Codes
 
 Keys = npt.NDArray[np.integer[Any]]
@@ -110,11 +110,11 @@ def _each(ask: Callable[[PodShape, NodeTable, int], int]) -> Ask:
 class _OfShape:
     """The answers for one shape, by the bytes of the key."""
 
-    __slots__ = ("answers", "nbytes")
+    __slots__ = ("answers", "nbytes", "shape_bytes")
 
     def __init__(self, shape: PodShape) -> None:
         self.answers: dict[bytes, Any] = {}
-        self.nbytes = SHAPE_BYTES
+        self.shape_bytes = self.nbytes = shape.nbytes
 
 
 class Answers:
@@ -159,7 +159,7 @@ class Answers:
         before = kept.nbytes
         if before > _OF_ONE_SHAPE:
             kept.answers.clear()
-            kept.nbytes = SHAPE_BYTES
+            kept.nbytes = kept.shape_bytes
         kept.answers.update(new)
         kept.nbytes += sum(map(len, new)) + _ANSWER_BYTES * len(new)
         self._kept.resized(kept.nbytes - before)

@@ -8,9 +8,6 @@ from typing import Protocol, TypeVar
 
 from koordsched.cluster.shape import PodShape
 
-SHAPE_BYTES = 12 << 10
-"""Bytes of a cached shape: itself, its plan, what plugins have compiled from it (measured)."""
-
 
 class Sized(Protocol):
     """Anything that reports its size in bytes."""

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 import koordsched
 from koordsched import config
 from koordsched.config.feature_gates import changed
-from koordsched.config.secrets import without_password
+from koordsched.config.secrets import without_secrets
 from koordsched.config.wire import Extender, KubeSchedulerConfiguration
 from koordsched.framework.handle import Clock
 from koordsched.journal.records import Header
@@ -78,7 +78,7 @@ def without_credentials(configuration: KubeSchedulerConfiguration) -> KubeSchedu
 
 
 def _without_credentials(extender: Extender) -> Extender:
-    return replace(extender, url_prefix=without_password(extender.url_prefix), tls_config=None)
+    return replace(extender, url_prefix=without_secrets(extender.url_prefix), tls_config=None)
 
 
 def setting_of(header: Header, catalog: config.PluginCatalog) -> Setting:

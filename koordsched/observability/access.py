@@ -114,8 +114,8 @@ class AccessControl:
         scheme, _, token = header.partition(" ")
         if scheme.lower() != "bearer" or not token.strip():
             return ANONYMOUS
-        if self._authenticate is None:
-            return None
+        if self._authenticate is None or not token.isascii():
+            return None  # bytes that are no UTF-8 come as surrogates, which cannot be sent on
         try:
             return await self._authenticate(token.strip())
         except LookupFailed as error:

@@ -11,10 +11,11 @@ import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from aiohttp import web
+from aiohttp import web, web_response
 
 from koordsched.observability.access import AccessControl
 from koordsched.observability.endpoint import Endpoint, not_found
+from koordsched.observability.listening import MOST_CONNECTIONS, Listening
 from koordsched.observability.servingtls import ServingError
 
 _log = logging.getLogger(__name__)
@@ -22,6 +23,9 @@ _log = logging.getLogger(__name__)
 _MAX_BODY = 1 << 20
 _KEEPALIVE = 75.0
 _SHUTDOWN = 3.0
+
+# What aiohttp answers before there is a request for `_finish_headers`: versions of libraries would help attackers.
+web_response.SERVER_SOFTWARE = "koordsched"  # type: ignore[attr-defined]
 
 Middleware = Callable[..., Awaitable[web.StreamResponse]]
 
@@ -31,13 +35,14 @@ class Listener:
     """Where to listen.
 
     With `tls`, requests pass `access` first (None: only the health endpoints may be read). Without, only
-    `plain` endpoints are served, to all clients.
+    `plain` endpoints are served, to all clients. `most`: connections at a time.
     """
 
     host: str
     port: int
     tls: ssl.SSLContext | None = None
     access: AccessControl | None = None
+    most: int = MOST_CONNECTIONS
 
 
 class EndpointServer:
@@ -47,6 +52,7 @@ class EndpointServer:
         self._endpoints = endpoints
         self._listeners = listeners
         self._runners: list[web.AppRunner] = []
+        self._listening: list[Listening] = []
 
     async def start(self) -> None:
         """Opens the listeners. Raises ServingError if one cannot be opened; then none stays open."""
@@ -60,8 +66,10 @@ class EndpointServer:
             self._runners.append(runner)
             try:
                 await runner.setup()
-                site = web.TCPSite(runner, listener.host, listener.port, ssl_context=listener.tls)
-                await site.start()
+                assert runner.server is not None, "set up"
+                listening = Listening(runner.server, listener.tls, listener.most)
+                await listening.start(listener.host, listener.port)
+                self._listening.append(listening)
             except OSError as error:
                 await self.stop()
                 raise ServingError(f"cannot listen on {listener.host}:{listener.port}: {error}") from error
@@ -70,10 +78,13 @@ class EndpointServer:
     @property
     def addresses(self) -> list[tuple[str, int]]:
         """Host and port of every listening socket."""
-        return [(str(address[0]), int(address[1])) for runner in self._runners for address in runner.addresses]
+        return [address for listening in self._listening for address in listening.addresses]
 
     async def stop(self) -> None:
         """Closes everything; requests under way have a few seconds to end."""
+        listening, self._listening = self._listening, []
+        for each in listening:
+            await each.stop()
         runners, self._runners = self._runners, []
         for runner in runners:
             await runner.cleanup()

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from koordsched.client.errors import raise_for_status
+from koordsched.client.paging import Progress
 from koordsched.client.transport import Transport
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.state import ClusterState
@@ -106,12 +107,14 @@ async def compare(cluster: ClusterState, transport: Transport) -> Differences:
 
 async def _list(transport: Transport, path: str, selectors: Mapping[str, str]) -> AsyncIterator[_Item]:
     query = {**selectors, "limit": str(_PAGE)}
+    progress = Progress(path)
     while True:
         page = _decode(raise_for_status(await transport.request("GET", path, query=query)).body)
         for item in page.items or ():
             yield item
         if not page.metadata.continue_:
             return
+        progress.check(page.items[0].metadata.uid.encode() if page.items else None)
         query = {**selectors, "limit": str(_PAGE), "continue": page.metadata.continue_}
 
 

@@ -319,8 +319,14 @@ class Scheduler:
             await self._progress.wait()
 
     async def catch_up(self) -> None:
-        """To be awaited between winning an election and `run`: our watches may be behind what the predecessor did."""
-        await self.watches.catch_up()
+        """To be awaited between winning an election and `run`: our watches may be behind what the predecessor did.
+
+        Ends with an exception group when a watch has ended, which would never catch up.
+        """
+        async with asyncio.TaskGroup() as group:
+            holding = group.create_task(self.watches.hold(), name="watches")
+            await self.watches.catch_up()
+            holding.cancel()
 
     async def run(self) -> None:
         """Schedules until cancelled.
@@ -336,6 +342,8 @@ class Scheduler:
                 group.create_task(self.watches.hold(), name="watches")
                 while True:
                     await self.queue.wait_nonempty()
+                    if self.watches.reading_anew:
+                        await self.wait_synced()
                     if not await self._schedule_for_a_while():
                         for _ in range(FUTILE_ROUNDS):
                             await asyncio.sleep(0)

@@ -17,9 +17,11 @@ from typing import Any, Generic, TypeVar
 from koordsched.api import core
 from koordsched.api.decoding import Decoder
 from koordsched.api.meta import HasMetadata, ObjectMeta
+from koordsched.api.versions import is_older
 from koordsched.client.clock import Clock
 from koordsched.client.encodings import protobuf_format
 from koordsched.client.errors import ClientError, ConnectionFailure
+from koordsched.client.identity import server_uid
 from koordsched.client.reflector import Reflector, State
 from koordsched.client.sink import ObjectKey, Sink
 from koordsched.client.timeslices import TimeSlices
@@ -98,7 +100,7 @@ def _key_of(meta: ObjectMeta) -> ObjectKey:
 
 def _is_newer(meta: ObjectMeta, known: ObjectMeta) -> bool:
     """Whether it is a later state; API servers count them."""
-    return int(meta.resource_version) > int(known.resource_version)
+    return is_older(known.resource_version, meta.resource_version)
 
 
 class Watches:
@@ -143,6 +145,11 @@ class Watches:
         """Path of a resource -> where its objects go in the end."""
         self._recorded: dict[str, Sink[Any]] = {}
         """The same, through the journal."""
+        self._server = ""
+        """The uid of the server, if it is known."""
+        self.reading_anew: set[str] = set()
+        """Paths that are being listed again because the server went back in time."""
+        self._relists: set[asyncio.Task[None]] = set()
         self.problems: dict[str, str] = {}
         """Path of a resource -> why it cannot be watched right now."""
         node_sink = TimedSink(
@@ -208,7 +215,36 @@ class Watches:
             protobuf=protobuf_format(path, kind, self._accept) if raw_objects is None else None,
             watch_list=self._watch_list,
             slices=self._slices,
+            before_relist=self._check_server,
+            on_older=lambda: self._read_anew("its newest state is older than what it has shown before"),
         )
+
+    async def _check_server(self) -> None:
+        uid = await server_uid(self._transport)
+        if not uid:
+            return
+        known, self._server = self._server, uid
+        if known and known != uid:
+            self._read_anew("it is another one than before, or has lost what it had")
+
+    def _read_anew(self, why: str) -> None:
+        """The API server went back in time, or another one has its address: what is known of some kinds is of another
+        state than that of others, until all are listed. Nothing is decided meanwhile.
+        """
+        if self.reading_anew:
+            return
+        _log.warning("everything is read anew from the API server before pods are placed: %s", why)
+        self.reading_anew.update(self.reflectors)
+        loop = asyncio.get_running_loop()
+        for path, reflector in self.reflectors.items():
+            task = loop.create_task(self._relist(path, reflector), name=f"reading {path} anew")
+            self._relists.add(task)
+            task.add_done_callback(self._relists.discard)
+
+    async def _relist(self, path: str, reflector: Reflector[Any]) -> None:
+        await reflector.relist(if_served=True)
+        self.reading_anew.discard(path)
+        self._on_progress()
 
     def _state_changed(self, path: str, state: State, error: ClientError | None) -> None:
         if state is State.FORBIDDEN and error is not None:
@@ -239,6 +275,7 @@ class Watches:
         self._tasks = [
             loop.create_task(reflector.run(), name=f"reflector {path}") for path, reflector in self.reflectors.items()
         ]
+        self._relists.add(loop.create_task(self._check_server(), name="identity of the server"))
 
     async def hold(self) -> None:
         """Raises what ended a watch, if one ends by itself: decisions would depend on its last state."""
@@ -276,19 +313,29 @@ class Watches:
 
     async def stop(self) -> None:
         """Ends all watches."""
-        for task in self._tasks:
+        tasks = [*self._tasks, *self._relists]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     def missing(self) -> list[str]:
-        """The resources whose initial list has not been handled yet and that can be waited for."""
-        return [path for path, reflector in self.reflectors.items() if not self._settled(path, reflector)]
+        """The resources that can be waited for whose initial list has not been handled yet, or that are read anew."""
+        return [
+            path
+            for path, reflector in self.reflectors.items()
+            if path in self.reading_anew or not self._settled(path, reflector)
+        ]
 
     def obstacles(self) -> dict[str, str]:
         """By path, why resources cannot be read: before the first list any reason, later only those that do not pass by
         themselves.
         """
-        return {
+        ended = {
+            path: "the watch has ended in an unexpected error"
+            for path, task in zip(self.reflectors, self._tasks, strict=False)
+            if task.done() and not task.cancelled()
+        }
+        return ended | {
             path: problem
             for path, problem in self.problems.items()
             if (reflector := self.reflectors[path]).state is State.FORBIDDEN or not self._settled(path, reflector)

@@ -142,6 +142,33 @@ def test_the_first_replica_creates_the_lease_and_renews_it():
     run(main())
 
 
+@pytest.mark.parametrize("late", [0.5, 2.0])
+def test_the_lease_counts_from_the_request_not_from_its_late_answer(late):
+    """Others count from when they see it, which may be before the answer is here."""
+
+    async def main():
+        async with World() as world:
+            clock, handler, sent = VirtualClock(asyncio.get_running_loop()), world.api.handler, []
+
+            async def slowly(method, *call):
+                if method == "GET":
+                    return await handler(method, *call)
+                sent.append(clock.boottime())
+                answer = await handler(method, *call)
+                await asyncio.sleep(late)
+                return answer
+
+            world.api.handler = slowly
+            a = world.join("a")
+            await world.until_led(10)
+            for _ in range(300):
+                assert any(a.elector.deadline() == pytest.approx(at + 10, abs=0.01) for at in sent)
+                await asyncio.sleep(0.1)
+            assert len(sent) >= 4
+
+    run(main())
+
+
 def test_a_released_lease_is_taken_at_once():
     async def main():
         async with World() as world:

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import socket
+from random import Random
 
 import pytest
 import uvloop
@@ -11,6 +12,7 @@ from koordsched.client import writepool
 from koordsched.client.clock import SystemClock
 from koordsched.client.connection import Connection
 from koordsched.client.errors import Ambiguous, ClientError, Fenced, NotSent
+from koordsched.client.lanes import Lane, Lanes
 from koordsched.client.settings import Settings, parse_server
 from koordsched.client.transport import MERGE_PATCH, Request, Response
 from koordsched.client.writepool import WritePool
@@ -301,6 +303,19 @@ async def test_the_fence_is_asked_when_the_socket_is_ready_not_when_the_write_is
         leading = True
         assert (await client.ask(fence=lambda: leading)).status == 200
         assert len(server.exchanges) == server.opened == 1, "the connection opened for the first was kept"
+
+
+@pytest.mark.parametrize("lane", [lane for lane in Lane if lane is not Lane.LEASE])
+async def test_a_write_that_waits_for_its_connection_is_withheld_when_the_lease_ends_meanwhile(lane):
+    """All of the way: what is asked when the write leaves its lane is of no use a moment later."""
+    leading = True
+    async with HttpServer() as server, Client(server.url) as client:
+        lanes = Lanes(client.writer, SystemClock(), Random(1), fence=lambda: leading)
+        future = lanes.submit(lane, Request("POST", "/x", b"{}"))
+        leading = False
+        with pytest.raises(Fenced):
+            await asyncio.wait_for(future, DEADLINE)
+        assert server.exchanges == []
 
 
 async def test_dropping_connections_ends_what_is_under_way():

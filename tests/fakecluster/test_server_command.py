@@ -71,6 +71,50 @@ def test_it_announces_itself_and_keeps_its_state_over_a_restart(tmp_path):
         assert ended(process) == (0, "", "")
 
 
+def send(url, path, body, method="POST"):
+    request = urllib.request.Request(url + path, json.dumps(body).encode(), {"Content-Type": "application/json"})
+    request.method = method
+    with urllib.request.urlopen(request, timeout=DEADLINE) as response:
+        return json.load(response)
+
+
+def test_a_server_that_is_killed_comes_back_with_all_it_had_answered(tmp_path):
+    """Kinds that were defined, changed and deleted objects included; the second time from the shortened log."""
+    data = tmp_path / "data"
+    crd = yaml.safe_load((ROOT / "manifests" / "crds" / "elasticquotas.yaml").read_text())
+    quotas = "/apis/scheduling.sigs.k8s.io/v1alpha1/namespaces/default/elasticquotas"
+    quota = {"apiVersion": "scheduling.sigs.k8s.io/v1alpha1", "kind": "ElasticQuota", "metadata": {"name": "q"}}
+    maps, kind = "/api/v1/namespaces/default/configmaps", {"apiVersion": "v1", "kind": "ConfigMap"}
+    with running("--nodes", "2", "--data", str(data)) as (process, line):
+        url = line.split()[2].rstrip(",")
+        send(url, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd)
+        kept = send(url, quotas, {**quota, "spec": {"max": {"cpu": "1"}}})
+        for name in ("stays", "changes", "goes"):
+            send(url, maps, {**kind, "metadata": {"name": name}, "data": {"k": "1"}})
+        send(url, f"{maps}/changes", {**kind, "metadata": {"name": "changes"}, "data": {"k": "2"}}, "PUT")
+        send(url, f"{maps}/goes", {}, "DELETE")
+        process.kill()
+        process.wait(DEADLINE)
+    with (data / "writes.jsonl").open("ab") as log:
+        log.write(b'["ADDED","configmaps","default","cut sho')
+    versions = []
+    for _ in range(2):
+        with running("--nodes", "2", "--data", str(data)) as (process, line):
+            url = line.split()[2].rstrip(",")
+            found = fetch(url, maps)
+            assert {o["metadata"]["name"]: o["data"]["k"] for o in found["items"] if "data" in o} | {
+                "stays": "1",
+                "changes": "2",
+            } == {o["metadata"]["name"]: o["data"]["k"] for o in found["items"] if "data" in o}
+            assert "goes" not in {o["metadata"]["name"] for o in found["items"]}
+            assert fetch(url, f"{quotas}/q") == kept
+            assert len(fetch(url, "/api/v1/nodes")["items"]) == 2
+            versions.append(int(found["metadata"]["resourceVersion"]))
+            process.kill()
+            process.wait(DEADLINE)
+    assert versions[0] < versions[1]
+
+
 def refusal(*flags):
     done = subprocess.run([*COMMAND, *flags], capture_output=True, text=True, cwd=ROOT, timeout=DEADLINE, check=False)
     return done.returncode, done.stdout, done.stderr.strip()

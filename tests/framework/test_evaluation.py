@@ -7,8 +7,8 @@ import pytest
 
 from koordsched.api import core
 from koordsched.api.decoding import convert
+from koordsched.cluster.shape import SHAPE_BYTES
 from koordsched.framework.evaluation import INFEASIBLE, Evaluations
-from koordsched.framework.shapecache import SHAPE_BYTES
 from koordsched.framework.status import NO_NODE
 from tests.plugins.harness import scheduler
 from tests.plugins.objects import container, node, node_affinity, pod, term

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from koordsched.cluster.nodetable import NodeTable
+from koordsched.cluster.shape import SHAPE_BYTES
 from koordsched.framework import keyed
 from koordsched.framework.keyed import BUDGET, KeyedFilter, KeyedScore, grouped
-from koordsched.framework.shapecache import SHAPE_BYTES
 from tests.cluster.objects import wire_node
 
 ROWS = 40
@@ -16,6 +16,8 @@ ROWS = 40
 
 class Shape:
     """Stands for a shape, of which only the identity matters."""
+
+    nbytes = SHAPE_BYTES
 
 
 class Parity(KeyedFilter, KeyedScore):

@@ -232,6 +232,10 @@ def test_equal_pods_that_fit_nowhere_do_not_hold_up_the_others(movement, flood):
 
 
 @pytest.mark.slow
-@SIZES
-def test_distinct_ones_hold_nobody_up_when_namespaces_take_turns(flood):
-    check_seconds(flood, pods_end, distinct, fair_namespaces=True)
+@pytest.mark.parametrize(
+    ("flood", "movement"),
+    [(3000, pods_end), (50_000, pods_end), (3000, nodes_change)],
+    ids=["3000, pods end", "50000, pods end", "3000, nodes change"],
+)
+def test_distinct_ones_do_not_hold_up_the_others_when_namespaces_take_turns(flood, movement):
+    check_seconds(flood, movement, distinct, fair_namespaces=True)

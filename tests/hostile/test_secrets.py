@@ -12,12 +12,14 @@ import yaml
 from koordsched import config
 from koordsched.cli.debugdump import write_dump
 from koordsched.cli.endpoint import Endpoint
+from koordsched.cli.starting import _write_config
 from koordsched.client.clock import SystemClock
 from koordsched.client.errors import ClientError
 from koordsched.client.network import NetworkTransport
 from koordsched.client.settings import read_kubeconfig
-from koordsched.config.secrets import CLASSIFIED, without_password
+from koordsched.config.secrets import CLASSIFIED, without_secrets
 from koordsched.observability.logging import LogOptions, set_up_logging
+from tests.embedded import DEFAULT_CONFIG
 from tests.observability.certificates import Authority
 from tests.plugins.objects import container, node, pod
 from tests.scheduling.serving import embedded_with_users, free_port, serving
@@ -162,7 +164,8 @@ def test_whoever_asks_a_scheduler():
     [
         ("http://h/x", "http://h/x"),
         ("http://alice@h:1/x", "http://alice@h:1/x"),
-        ("https://alice:pw@h:1/x?y=z#f", "https://alice:CLASSIFIED@h:1/x?y=z#f"),
+        ("https://alice:pw@h:1/x?y=z#f", "https://alice:CLASSIFIED@h:1/x?CLASSIFIED#f"),
+        ("https://h/x?token=secret", "https://h/x?CLASSIFIED"),
         ("https://alice:p:w@h", "https://alice:CLASSIFIED@h"),
         ("https://alice:p@w@h/x", "https://alice:CLASSIFIED@h/x"),
         ("https://:pw@h/x", "https://:CLASSIFIED@h/x"),
@@ -171,5 +174,16 @@ def test_whoever_asks_a_scheduler():
         ("", ""),
     ],
 )
-def test_passwords_in_urls(url, shown):
-    assert without_password(url) == shown
+def test_passwords_and_queries_in_urls(url, shown):
+    assert without_secrets(url) == shown
+
+
+@pytest.mark.parametrize("there_before", [False, True])
+def test_a_written_configuration_is_its_owners_alone(there_before, tmp_path):
+    path = tmp_path / "written.yaml"
+    if there_before:
+        path.write_text("x" * 100_000)
+        path.chmod(0o644)
+    _write_config(config.load(yaml.safe_dump(DEFAULT_CONFIG)), str(path))
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert yaml.safe_load(path.read_text())["kind"] == "KubeSchedulerConfiguration"

@@ -78,7 +78,8 @@ def _layout(struct: type[Any], definition: str, found: dict[tuple[str, type], La
 
 
 def _member(info: msgspec.structs.FieldInfo, source: Field, found: dict[tuple[str, type], Layout]) -> Member:
-    choices = set(typing.get_args(info.type)) if isinstance(info.type, types.UnionType) else {info.type}
+    is_union = typing.get_origin(info.type) in (types.UnionType, typing.Union)
+    choices = set(typing.get_args(info.type)) if is_union else {info.type}
     is_optional = types.NoneType in choices
     choices.discard(types.NoneType)
     inner = choices.pop()

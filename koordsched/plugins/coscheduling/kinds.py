@@ -4,7 +4,7 @@ spec 2.1, 2.2).
 
 from __future__ import annotations
 
-from koordsched.api.meta import ObjectMeta, Wire
+from koordsched.api.meta import Int32, ObjectMeta, Wire
 from koordsched.cluster.kinds import Kind, Need, no_pod
 
 _GANG = "gang.scheduling.koordinator.sh/"
@@ -76,8 +76,8 @@ class PodGroupSpec(Wire, frozen=True):
     `minResources` is accepted and never read, as in upstream.
     """
 
-    min_member: int = 0
-    schedule_timeout_seconds: int | None = None
+    min_member: Int32 = 0
+    schedule_timeout_seconds: Int32 | None = None
 
 
 class PodGroupStatus(Wire, frozen=True):
@@ -85,10 +85,10 @@ class PodGroupStatus(Wire, frozen=True):
 
     phase: str = ""
     occupied_by: str = ""
-    scheduled: int = 0
-    running: int = 0
-    succeeded: int = 0
-    failed: int = 0
+    scheduled: Int32 = 0
+    running: Int32 = 0
+    succeeded: Int32 = 0
+    failed: Int32 = 0
     schedule_start_time: str | None = None
 
 

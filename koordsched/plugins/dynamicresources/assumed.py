@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from koordsched.api import versions
 from koordsched.api.resource import ResourceClaim
 from koordsched.cluster.objects import Store, Subscriber
 
@@ -97,17 +98,12 @@ def key_of(claim: ResourceClaim) -> ClaimKey:
 def is_older(claim: ResourceClaim, other: ResourceClaim) -> bool:
     """Whether it is an older state of the same claim."""
     a, b = claim.metadata, other.metadata
-    return a.uid == b.uid and _comparable(a.resource_version, b.resource_version) < 0
+    return a.uid == b.uid and versions.is_older(a.resource_version, b.resource_version)
 
 
 def _is_newer(claim: ResourceClaim, other: ResourceClaim) -> bool:
     """Whether it is another claim, or a newer state; of states without versions, the one that comes later is."""
     a, b = claim.metadata, other.metadata
-    if a.uid != b.uid or not (a.resource_version.isdecimal() and b.resource_version.isdecimal()):
+    if a.uid != b.uid or not (versions.is_number(a.resource_version) and versions.is_number(b.resource_version)):
         return True
-    return int(a.resource_version) > int(b.resource_version)
-
-
-def _comparable(version: str, other: str) -> int:
-    """Less than, equal to, or greater than 0, as numbers compare; 0 if one is none."""
-    return int(version) - int(other) if version.isdecimal() and other.isdecimal() else 0
+    return versions.is_older(b.resource_version, a.resource_version)

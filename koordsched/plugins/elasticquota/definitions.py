@@ -55,7 +55,11 @@ def read(obj: api.ElasticQuota, *, multiple_trees: bool) -> Reading:
         ignore_default_tree=labels.get(api.IGNORE_DEFAULT_TREE) == "true",
         binary=frozenset(name for name, quantity in renamed_texts(obj).items() if is_binary(quantity)),
     )
-    return Reading(definition, _namespaces(obj, problems), tuple(problems))
+    namespaces = _namespaces(obj, problems)
+    if obj.metadata.name == api.ROOT_QUOTA and namespaces:
+        problems.append(f"annotation {api.NAMESPACES} is ignored: no pods can be in {api.ROOT_QUOTA}")
+        namespaces = frozenset()
+    return Reading(definition, namespaces, tuple(problems))
 
 
 def renamed_texts(obj: api.ElasticQuota) -> dict[str, object]:

@@ -6,7 +6,7 @@ Only what decisions read is decoded (loadaware spec 2.3).
 from __future__ import annotations
 
 from koordsched.api.core import Quantities
-from koordsched.api.meta import ObjectMeta, Wire
+from koordsched.api.meta import Int64, ObjectMeta, Wire
 from koordsched.cluster.kinds import Kind, Need, every_pod
 
 # Annotations of nodes.
@@ -56,7 +56,7 @@ class PodMetric(Wire, frozen=True):
 class MetricCollectPolicy(Wire, frozen=True):
     """How the agent measures."""
 
-    report_interval_seconds: int | None = None
+    report_interval_seconds: Int64 | None = None
 
 
 class NodeMetricSpec(Wire, frozen=True):

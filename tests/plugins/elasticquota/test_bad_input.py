@@ -48,6 +48,24 @@ def test_what_is_wrong_is_said_and_the_others_go_on(thing, expected):
     assert world.books.validation_errors() == {}
 
 
+def test_no_pod_is_in_the_root_whatever_its_annotation_says():
+    """Nor in what its name leads to, while the default and the system quota may have namespaces."""
+    world = World(node("n", cpu=100))
+    for name in (ROOT, "koordinator-default-quota", "koordinator-system-quota"):
+        world.put(quota(name, GOOD, namespaces='["team-a", "team-b"]'))
+    assert validation_errors(world, ROOT) == (
+        f"annotation quota.scheduling.koordinator.sh/namespaces is ignored: no pods can be in {ROOT}",
+    )
+    new = pod("new", {"cpu": 4}, namespace="team-a")
+    world.put(new)
+    assert world.books.member(new["metadata"]["uid"]).quota.name == "koordinator-default-quota"
+    assert world.refusal(new) is None
+    world.put(quota(ROOT, {}, namespaces='["team-a"]'))
+    world.remove(quota("koordinator-default-quota", GOOD))
+    world.remove(quota("koordinator-system-quota", GOOD))
+    assert world.refusal(new) is None
+
+
 def test_trees():
     world = World(node("n", cpu=100), gates=("MultiQuotaTree",))
     world.put(quota("east", GOOD, tree_id="e", is_root="true", is_parent="true", total_resource='{"cpu": "ten"}'))

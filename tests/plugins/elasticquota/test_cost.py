@@ -14,6 +14,7 @@ from koordsched.framework.interface import CycleState
 from koordsched.framework.scoring import decide
 from koordsched.plugins import CATALOG, IN_TREE
 from koordsched.plugins.elasticquota.arithmetic import tree as tree_module
+from koordsched.plugins.elasticquota.arithmetic.trees import QuotaTrees
 from koordsched.scheduling.offline import OfflineScheduler
 from tests.plugins.elasticquota.objects import node, pod, quota
 from tests.plugins.elasticquota.world import World, configuration
@@ -172,6 +173,27 @@ def test_pods_are_counted_together_when_somebody_looks(monkeypatch):
     much = pod("much", {"cpu": 60}, leaves[5])
     world.put(much)
     assert world.refusal(much) is not None
+
+
+@pytest.mark.parametrize("last_first", [False, True])
+def test_a_chain_of_a_thousand_quotas_costs_what_is_in_it(last_first, monkeypatch):
+    """Deeper than Python's stack. A new quota does not have all above and below it placed anew."""
+    asked = []
+    is_on_cycle = QuotaTrees._is_on_cycle
+    monkeypatch.setattr(QuotaTrees, "_is_on_cycle", lambda self, name: asked.append(name) or is_on_cycle(self, name))
+    depth = 1100
+    chain = [quota(f"q{i}", {"cpu": 10}, parent=f"q{i - 1}" if i else "", is_parent="true") for i in range(depth)]
+    world = World(node("n", cpu=100))
+    for thing in reversed(chain) if last_first else chain:
+        world.put(thing)
+    assert len(asked) <= 3 * depth
+    for name, fits in (("first", True), ("second", False)):
+        new = pod(name, {"cpu": 6}, f"q{depth - 1}")
+        world.put(new)
+        assert (world.refusal(new) is None) is fits
+        world.put(pod(name, {"cpu": 6}, f"q{depth - 1}", on="n"))
+    assert world.books.validation_errors() == {}
+    assert len(world.quota(f"q{depth - 1}").lineage) == depth + 1
 
 
 def test_room_in_one_tree_is_not_believed_in_another():

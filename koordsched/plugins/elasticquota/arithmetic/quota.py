@@ -200,11 +200,12 @@ class Quota:
     @property
     def lineage(self) -> tuple[Quota, ...]:
         """From itself up to the root of its tree, that included."""
-        found = self._lineage
-        if found is None:
-            above = self.parent.lineage if self.parent is not None else ()
-            found = self._lineage = (self, *above)
-        return found
+        if self._lineage is None:
+            levels = [self]
+            while (above := levels[-1].parent) is not None:  # no recursion: users decide how deep a tree is
+                levels.append(above)
+            self._lineage = tuple(levels)
+        return self._lineage
 
     def ancestors(self) -> tuple[Quota, ...]:
         """From the parent up, without the root."""

@@ -165,13 +165,14 @@ class QuotaTrees:
         return definition.parent in ("", ROOT_QUOTA)
 
     def _affected_by(self, name: str, definition: Definition) -> dict[str, None]:
-        """The quotas whose place may depend on this declaration: itself, its children, and those above it."""
+        """The quotas whose place may depend on this declaration: itself, its children, and all on a cycle with it."""
         affected = {name: None, **self._declared_children.get(name, {})}
-        above: str | None = definition.parent
-        while above is not None and above in self._declared and above not in affected:
-            affected[above] = None
+        passed: dict[str, None] = {}
+        above = definition.parent
+        while above in self._declared and above not in passed and above != name:
+            passed[above] = None
             above = self._declared[above].parent
-        return affected
+        return {**affected, **passed} if above == name else affected
 
     def _declared_parent(self, name: str) -> str | None:
         """The parent that a quota names, if there can be such a one."""

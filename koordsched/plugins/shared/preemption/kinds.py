@@ -74,6 +74,8 @@ class PodKinds:
 
     def __init__(self) -> None:
         self.examples: list[Pod | None] = [None]
+        self.nbytes = 0
+        """What the examples keep: their shapes, each counted for every kind of it."""
         self._numbers: dict[tuple[object, ...], int] = {}
         self._priorities = self.lookup(lambda pod: pod.priority)
         self._ones = self.lookup(lambda pod: 1)
@@ -94,6 +96,7 @@ class PodKinds:
                 example = copy(pod)
                 example.wire = None  # may be large, and examples stay
             self.examples.append(example)
+            self.nbytes += pod.shape.nbytes
         return number
 
     def lookup(self, judge: Callable[[Pod], int], dtype: npt.DTypeLike = np.int64) -> Lookup[Pod | None]:

@@ -26,6 +26,8 @@ Mask = npt.NDArray[np.bool_]
 _PRIORITIES_KEPT = 16
 _KINDS_SPARE = 4096
 """With this many kinds besides two for each pod on a node, most are of deleted pods: everything is read again."""
+_BYTES_SPARE = 64 << 20
+"""Or with so much of shapes that no pod on a node has any more."""
 _NEVER = -1
 
 
@@ -76,6 +78,7 @@ class VictimTable:
     def _forget(self) -> None:
         size = self._cluster.table.size
         self.kinds = PodKinds()
+        self._look_at = _BYTES_SPARE
         self._pods: list[list[Pod]] = []
         self._read_at = np.full(size, _NEVER, dtype=np.int64)
         self._depths = np.zeros(size, dtype=np.intp)
@@ -87,6 +90,13 @@ class VictimTable:
         """Afterwards `kinds` is another object: take it after the potential victims whose kinds it is to explain."""
         if len(self.kinds) > _KINDS_SPARE + 2 * len(self._cluster.assigned):
             self._forget()
+        elif self.kinds.nbytes > self._look_at:
+            there = {pod.shape for pod in self._cluster.assigned.values()}
+            known = (pod.shape for pod in self.kinds.examples if pod is not None)
+            if sum(shape.nbytes for shape in known if shape not in there) > _BYTES_SPARE:
+                self._forget()
+            else:
+                self._look_at = 2 * self.kinds.nbytes
 
     # --- reading rows ------------------------------------------------------------------------------
 

@@ -1,0 +1,68 @@
+"""Pods as large as an API server takes them: what they cost is bounded, and goes with them."""
+
+import gc
+import weakref
+
+from koordsched.api import core
+from koordsched.api.decoding import convert
+from koordsched.cluster.shape import SHAPE_BYTES
+from koordsched.framework.evaluation import DEFAULT_BUDGET
+from koordsched.framework.interface import CycleState
+from koordsched.plugins.shared.preemption import victims
+from koordsched.plugins.shared.preemption.victims import VictimTable
+from tests.plugins.harness import Bench, scheduler
+from tests.plugins.objects import container, node, pod, requests
+
+
+def large(name, megabytes=0.9, **more):
+    tolerations = [{"key": f"{name}-{i}-{'x' * 900}", "operator": "Exists"} for i in range(int(megabytes * 1000))]
+    return pod(name, container(cpu="1"), tolerations=tolerations, **more)
+
+
+def test_a_shape_is_charged_what_it_takes():
+    bench = Bench(node("n1"))
+    small, big = bench.pod(pod("small", container(cpu="1"))).shape, bench.pod(large("big")).shape
+    assert small.nbytes == SHAPE_BYTES
+    assert big.nbytes > 4 * len(big.key) > 3_000_000
+
+
+def test_verdicts_of_large_pods_stay_within_the_budget():
+    offline = scheduler([node("n1")])
+    profile = offline.profiles["default-scheduler"]
+    kept = profile.filtering._evaluations._kept
+    kept.budget = 20 << 20
+    shapes = []
+    for i in range(12):
+        asked = offline.cluster.pods.build(convert(large(f"big-{i}"), core.Pod))
+        shapes.append(weakref.ref(asked.shape))
+        profile.filtering.filter(CycleState(asked))
+        del asked
+    gc.collect()
+    assert 1 <= len(kept) <= 5
+    assert sum(ref() is not None for ref in shapes) <= 6
+    assert kept.budget < DEFAULT_BUDGET
+
+
+def test_what_statuses_say_goes_with_the_last_pod():
+    bench = Bench(node("n1"))
+    shapes = []
+    for i in range(10):
+        thing = large(f"big-{i}", 0.2, on="n1")
+        thing["status"] = {"containerStatuses": [{"name": "c", "resources": requests("2")}]}
+        bench.add(thing)
+        shapes.append(weakref.ref(bench.cluster.assigned[thing["metadata"]["uid"]].shape))
+        bench.cluster.remove_pod(thing["metadata"]["uid"])
+    gc.collect()
+    assert [ref() for ref in shapes] == [None] * 10
+
+
+def test_kinds_of_pods_that_are_gone_are_forgotten_by_what_they_take(monkeypatch):
+    monkeypatch.setattr(victims, "_BYTES_SPARE", 4 << 20)
+    bench = Bench(node("n1"))
+    found = VictimTable(bench.cluster)
+    for i in range(30):
+        thing = large(f"big-{i}", 0.3, on="n1")
+        bench.add(thing)
+        found._refresh(bench.rows, 0.0)
+        bench.cluster.remove_pod(thing["metadata"]["uid"])
+    assert found.kinds.nbytes <= 8 << 20
