@@ -143,7 +143,7 @@ def _kept(is_one):
     def make(original):
         def undo(self, placement, status, now):
             if is_one(status):
-                with patch.object(self, "_release", lambda placement: None):
+                with patch.object(self, "_free", lambda placement: None):
                     original(self, placement, status, now)
             else:
                 original(self, placement, status, now)
