@@ -107,12 +107,12 @@ def shown_after(output: str, title: str) -> list[list[str]]:
 
 
 @contextmanager
-def kept(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
+def kept(tmp_path: Path, *more: str) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
     """A demonstration that has come to its end and was told to stay; and its output."""
     log = tmp_path / "log"
     with log.open("wb") as output:
         process = subprocess.Popen(
-            [*COMMAND, "--keep", "--burst", "0"],
+            [*COMMAND, "--keep", "--burst", "0", *more],
             stdout=output,
             stderr=output,
             env={**os.environ, "TMPDIR": str(tmp_path)},
@@ -183,3 +183,26 @@ def test_what_it_suggests_works(tmp_path: Path) -> None:
         # What it recorded is the running scheduler's alone.
         assert (live.pop("node"), live.pop("decision"), live.pop("rejection")["message"]) == ("", None, live["message"])
         assert orjson.loads(subprocess.check_output(offline, timeout=DEADLINE)) == live
+
+
+@pytest.mark.slow
+def test_what_a_demonstration_left_behind_goes_on(tmp_path: Path) -> None:
+    """Also when it was killed; and no other demonstration begins there."""
+    data, kubeconfig = tmp_path / "data", tmp_path / "again"
+    with kept(tmp_path, "--data", str(data)) as (process, _):
+        process.kill()
+        process.wait()
+    again = subprocess.run([*COMMAND, "--data", str(data)], capture_output=True, text=True, timeout=60, check=False)
+    assert again.returncode == 1
+    assert f"koordsched fakecluster --data {data}" in again.stderr
+    server = subprocess.Popen(
+        [*COMMAND[:-1], "fakecluster", "--data", str(data), "--kubeconfig-out", str(kubeconfig), "--port", "0"]
+    )
+    try:
+        wait(lambda: kubeconfig.exists() and kubeconfig.read_bytes() != b"")
+        command = [*COMMAND[:-1], "pending", "--kubeconfig", str(kubeconfig)]
+        pending = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert "demo/impossible" in pending.stdout, pending.stderr
+    finally:
+        server.kill()
+        server.wait()

@@ -34,6 +34,7 @@ from koordsched.client.errors import ClientError
 from koordsched.client.network import NetworkTransport
 from koordsched.client.reflector import Reflector
 from koordsched.client.transport import Transport
+from koordsched.fakecluster.datalog import DataLog
 
 EXAMPLES = Path(__file__).parents[1] / "data" / "examples"
 DEFINITIONS = EXAMPLES.parent / "crds"
@@ -66,6 +67,7 @@ class Options:
     keep: bool
     port: int
     timeout: float
+    data: Path | None
 
 
 @click.command(
@@ -79,6 +81,11 @@ class Options:
     "--port", type=click.IntRange(0, 65535), default=0, show_default="a free one", help="Port of the API server."
 )
 @click.option("--timeout", type=float, default=120.0, show_default=True, help="Seconds to wait for the result.")
+@click.option(
+    "--data",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Directory for a log of all writes to the API server: `koordsched fakecluster --data` goes on from there.",
+)
 def demo(**flags: object) -> None:
     """Start a cluster of hollow nodes and the scheduler, apply example workloads, and show the result.
 
@@ -86,6 +93,8 @@ def demo(**flags: object) -> None:
     that must stay pending.
     """
     options = Options(**flags)  # type: ignore[arg-type]  # click has converted each flag to its type
+    if options.data is not None and not DataLog(options.data).is_empty:
+        fail(f"{options.data} has a log already: `koordsched fakecluster --data {options.data}` goes on from it")
     folder = Path(tempfile.mkdtemp(prefix="koordsched-demo-"))
     try:
         code = asyncio.run(_interruptible(_Demo(options, folder, console())))
@@ -170,6 +179,7 @@ class _Demo:
             "fakecluster",
             *("fakecluster", "--nodes", str(self._options.nodes), "--node-template", str(template)),
             *("--port", str(self._options.port), "--kubeconfig-out", str(self._kubeconfig)),
+            *(("--data", str(self._options.data)) if self._options.data is not None else ()),
         )
         await cluster.until(lambda: _has_content(self._kubeconfig), READY_WITHIN, "being ready")
         progress.step(f"cluster    {self._options.nodes} hollow nodes, an API server in process {cluster.process.pid}")
