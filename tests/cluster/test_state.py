@@ -250,6 +250,18 @@ def test_inside_a_what_if_no_pod_is_placed_or_evicted():
     state.end()
 
 
+def test_inside_a_transaction_no_node_comes_or_goes():
+    state = ClusterState()
+    state.upsert_node(wire_node("alder"))
+    state.begin()
+    for change in (lambda: state.remove_node("alder"), lambda: state.upsert_node(wire_node("beech"))):
+        with pytest.raises(RuntimeError, match="by the transaction alone"):
+            change()
+    state.end()
+    assert state.table.row_of.keys() == {"alder"}
+    assert state.remove_node("alder")
+
+
 def test_a_confirmed_assumption_dirties_no_row():
     state = ClusterState()
     state.upsert_node(wire_node("alder"))
