@@ -30,9 +30,11 @@ def test_names():
     )
 
 
-def test_changes_of_objects_are_events():
+def test_changes_of_objects_are_events(monkeypatch):
     assert PERSISTENT_VOLUMES.event == PERSISTENT_VOLUME
     assert REPLICA_SETS.event is None
+    monkeypatch.setattr(kinds, "_registered", {})
+    assert Kind("example.com/v1", "volumes", apps.ReplicaSet, PERSISTENT_VOLUME).event == PERSISTENT_VOLUME
 
 
 def test_a_kind_is_defined_once():
