@@ -382,6 +382,7 @@ def test_a_watch_that_alone_is_refused_is_named_and_lists_become_rare(status, st
         setup.api.put(WIDGETS, widget("w"))
         async with setup:
             await asyncio.sleep(600)
+            assert setup.states[0] is State.SYNCED, "what is listed counts"
             assert state in setup.states[-2:]
             assert len(setup.lists()) <= 60
             refusing = False
