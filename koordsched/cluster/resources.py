@@ -28,12 +28,11 @@ _NANO_PER_MILLI = NANO // 1000
 
 
 class ResourceName:
-    """A resource name and its index, which is the name's for as long as this object is referenced."""
+    """The index of a resource name, which is the name's for as long as this object is referenced."""
 
-    __slots__ = ("__weakref__", "_given_up", "index", "name")
+    __slots__ = ("__weakref__", "_given_up", "index")
 
-    def __init__(self, name: str, index: int, given_up: list[int]) -> None:
-        self.name = name
+    def __init__(self, index: int, given_up: list[int]) -> None:
         self.index = index
         self._given_up = given_up
 
@@ -115,7 +114,7 @@ class ResourceNames:
                 index = len(self.names)
                 self.names.append(name)
             self.index[name] = index
-            found = self._held[name] = ResourceName(name, index, self._given_up)
+            found = self._held[name] = ResourceName(index, self._given_up)
         return found
 
     def _take_back(self) -> None:

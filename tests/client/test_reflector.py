@@ -196,6 +196,23 @@ def test_malformed_objects_are_reported_and_skipped():
     run(main())
 
 
+def test_an_object_without_readable_metadata_ends_no_watch():
+    async def main():
+        setup = Setup()
+        async with setup:
+            await setup.reflector.synced.wait()
+            garbled = widget("garbled", 1)
+            garbled["metadata"]["annotations"] = 7
+            setup.api.put(WIDGETS, garbled)
+            setup.api.put(WIDGETS, widget("next", 2))
+            await asyncio.sleep(1)
+            assert {name for _, name in setup.sink.state()} == {"next"}
+            assert len(setup.malformed) == 1
+            assert len(setup.lists()) == len(setup.watches()) == 1
+
+    run(main())
+
+
 def test_an_object_that_the_sink_cannot_take_stops_nobody_else():
     async def main():
         setup = Setup()
@@ -365,6 +382,7 @@ def test_a_watch_that_alone_is_refused_is_named_and_lists_become_rare(status, st
         setup.api.put(WIDGETS, widget("w"))
         async with setup:
             await asyncio.sleep(600)
+            assert setup.states[0] is State.SYNCED, "what is listed counts"
             assert state in setup.states[-2:]
             assert len(setup.lists()) <= 60
             refusing = False

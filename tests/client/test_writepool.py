@@ -158,6 +158,25 @@ async def test_a_connection_that_cannot_be_trusted_further_is_not_reused(wire):
         assert server.opened == 3
 
 
+async def test_an_answer_that_nothing_was_asked_for_ends_the_connection():
+    """A load balancer's page about a time-out, say, while the connection is idle."""
+    async with HttpServer() as server, Client(server.url) as client:
+        exchanges, answers = [], []
+
+        def answer(exchange):
+            exchanges.append(exchange)
+            exchange.reply(response())
+
+        server.answer = answer
+        client.writer.send(Request("POST", "/x", b"{}"), answers.append)
+        await until(lambda: answers)
+        exchanges[0].reply(response(408))
+        await until(lambda: not server.connections)
+        assert [each.status for each in answers] == [200]
+        assert (await client.ask()).status == 200
+        assert server.opened == 2
+
+
 @pytest.mark.parametrize(
     ("behaviour", "kind"),
     [

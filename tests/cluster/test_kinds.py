@@ -4,7 +4,8 @@ import pytest
 
 from koordsched.api import apps, core
 from koordsched.cluster import kinds
-from koordsched.cluster.builtinkinds import NODES, REPLICA_SETS, SERVICES
+from koordsched.cluster.builtinkinds import NODES, PERSISTENT_VOLUMES, REPLICA_SETS, SERVICES
+from koordsched.cluster.events import PERSISTENT_VOLUME
 from koordsched.cluster.kinds import Kind, kind_at, scheduled_object
 
 
@@ -27,6 +28,13 @@ def test_names():
         "ReplicaSet",
         apps.ReplicaSet,
     )
+
+
+def test_changes_of_objects_are_events(monkeypatch):
+    assert PERSISTENT_VOLUMES.event == PERSISTENT_VOLUME
+    assert REPLICA_SETS.event is None
+    monkeypatch.setattr(kinds, "_registered", {})
+    assert Kind("example.com/v1", "volumes", apps.ReplicaSet, PERSISTENT_VOLUME).event == PERSISTENT_VOLUME
 
 
 def test_a_kind_is_defined_once():

@@ -250,6 +250,30 @@ def test_inside_a_what_if_no_pod_is_placed_or_evicted():
     state.end()
 
 
+def test_what_changes_when_a_node_comes():
+    state = ClusterState()
+    assert state.upsert_node(wire_node("alder")) == (ActionType.ADD, True)
+    assert state.upsert_node(wire_node("alder", cpu="8")) == (ActionType.UPDATE_NODE_ALLOCATABLE, False)
+
+
+def test_a_pod_that_stands_for_another_object_has_its_title():
+    state = ClusterState()
+    assert state.pods.build(wire_pod("p", "u", "1")).title == "default/p"
+    assert state.pods.build(wire_pod("p", "u", "1"), virtual="reservation r").title == "reservation r"
+
+
+def test_inside_a_transaction_no_node_comes_or_goes():
+    state = ClusterState()
+    state.upsert_node(wire_node("alder"))
+    state.begin()
+    for change in (lambda: state.remove_node("alder"), lambda: state.upsert_node(wire_node("beech"))):
+        with pytest.raises(RuntimeError, match="by the transaction alone"):
+            change()
+    state.end()
+    assert state.table.row_of.keys() == {"alder"}
+    assert state.remove_node("alder")
+
+
 def test_a_confirmed_assumption_dirties_no_row():
     state = ClusterState()
     state.upsert_node(wire_node("alder"))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from koordsched.cluster.resources import CPU, MEMORY
+from koordsched.cluster.resources import CPU, MEMORY, exceeded_by_parts, limits_of
 from tests.plugins.harness import Bench
 from tests.plugins.objects import container, node, pod, requests
 from tests.reference import podrequests
@@ -143,3 +143,19 @@ def test_a_resize_of_the_whole_pod_is_heard():
     bench.add({**placed, "status": resized("", "5", "1Gi")})
     table = bench.cluster.table
     assert int(table.requested[CPU].data[table.row_of["n"]]) == 5000
+
+
+def test_limits_of_the_whole_pod():
+    limited = {"resources": {"limits": {"cpu": "1", "memory": "1Gi"}}}
+    made = [{"name": name, "image": "i", **limited} for name in ("a", "b")]
+    spec = Bench().pod(pod("p", *made, overhead={"cpu": "500m", "example.com/x": "1"})).shape.spec
+    assert limits_of(spec) == {"cpu": 2_500_000_000, "memory": 2 * 1024**3 * 10**9}
+
+
+@pytest.mark.parametrize(
+    ("cpu", "claimed", "exceeded"), [("2", {}, ""), ("2", {"cpu": 1}, "cpu"), ("1999m", {}, "cpu"), (None, {}, "")]
+)
+def test_what_containers_and_claims_need_must_not_exceed_what_the_pod_asks_for(cpu, claimed, exceeded):
+    whole = {"resources": {"requests": {"cpu": cpu}}} if cpu else {}
+    spec = Bench().pod(pod("p", container(cpu="1"), container(cpu="1"), **whole)).shape.spec
+    assert exceeded_by_parts(spec, claimed) == exceeded

@@ -140,6 +140,18 @@ def test_a_malformed_annotation_harms_that_pod_alone_and_is_told_once_per_versio
     run(main())
 
 
+def test_facts_of_an_assumed_pod_that_annotations_give():
+    """As a checkpoint has them."""
+    cluster = ClusterState()
+    allocated, cores = (cluster.pod_facts.declare(key, numbers, str) for key in (ALLOCATED, CORES))
+    cluster.upsert_node(convert(node("alder"), core.Node))
+    placed = built(cluster, annotated("a"))
+    cluster.assume(placed, 0)
+    cluster.allocate(placed, cores, (3,))
+    cluster.allocate_all(placed, {ALLOCATED: "1,2"})
+    assert (allocated.of(placed), cores.of(placed)) == ((1, 2), None)
+
+
 def test_what_a_status_says():
     cluster = ClusterState()
     assert cluster.pod_facts.wire_type is core.Pod
