@@ -394,7 +394,6 @@ class Coscheduling(
         alone = group.admits_singly(gang) and self._round_of(pod) is None
         if alone:
             gang.alone.add(pod.uid)
-            group.changed()
         if not self._enough(group):
             if alone:
                 return SUCCESS, 0.0
