@@ -259,9 +259,15 @@ def forgotten(scheduler):
     tried = {pod.uid for pod in scheduler.queue.in_flight_pods()}
 
     def is_replaced(pod):
-        """Whether another pod of its name has come, whose list does not end yet: this one is gone when it does."""
+        """Whether another pod of its name has come, whose list does not end yet: this one is gone when it does.
+
+        The other one may have a node by then.
+        """
         present = scheduler.queue.get(pod.key)
-        return present is not None and present.pod.uid != pod.uid
+        if present is not None:
+            return present.pod.uid != pod.uid
+        others = (*scheduler.queue.in_flight_pods(), *scheduler.cluster.assigned.values())
+        return any(other.key == pod.key and other.uid != pod.uid for other in others)
 
     for group in cache.groups():
         if cache.why_not(group):

@@ -10,8 +10,10 @@ from tests.simulation.definitions import definitions
 
 API_VERSION, KIND = "slo.koordinator.sh/v1alpha1", "NodeMetric"
 THRESHOLDS = "scheduling.koordinator.sh/usage-thresholds"
-LONG = 1000.0
-"""Seconds: a report of that far in the future does not expire, one of that long ago has, by any replica's clock."""
+LONG = 1e6
+"""Seconds: a report of that far in the future does not expire, one of that long ago has, by any replica's clock, which
+the weather moves by some 1,000 s, and more than once.
+"""
 
 
 class LoadUsers:

@@ -216,8 +216,7 @@ class GangCache:
         could = not group.problem
         self.wake(group)
         if could and group.problem:
-            gangs = [gang for gang in group.gangs.values() if not group.admits_singly(gang)]
-            self._renounce([pod for gang in gangs for pod in gang.pending.values()])
+            self._renounce(list(group.pending()))
 
     def _get_or_create(self, gang_id: str) -> Gang:
         gang = self.gangs.get(gang_id)
@@ -313,6 +312,7 @@ class GangCache:
         if group.satisfied:
             return
         group.satisfied = True
+        group.changed()
         self._let_go(group)
         self.wake(group)
 
@@ -337,8 +337,7 @@ class GangCache:
             return
         if self._problem(group) or group.represented or not group.gangs:
             return
-        together = [gang for gang in group.gangs.values() if not group.admits_singly(gang)]
-        for pod in [pod for gang in together for pod in gang.pending.values()]:
+        for pod in list(group.pending()):
             if self.placeable(pod):
                 self._activate((pod,))
                 if group.represented:

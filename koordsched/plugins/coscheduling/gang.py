@@ -206,9 +206,10 @@ class GangGroup:
         return bool(self.representative) and not self.at_rest
 
     def pending(self) -> Iterator[Pod]:
-        """The pending pods of all gangs."""
+        """The pending pods that are placed in one attempt: of all gangs but those whose pods are placed one by one."""
         for gang in self.gangs.values():
-            yield from gang.pending.values()
+            if not self.admits_singly(gang):
+                yield from gang.pending.values()
 
     def together(self) -> list[Pod]:
         """The placed pods of all gangs, but for those that went on alone."""
@@ -217,7 +218,7 @@ class GangGroup:
     @property
     def has_surplus(self) -> bool:
         """Whether more pods wait than are needed."""
-        return any(len(gang.pending) > gang.missing for gang in self.gangs.values())
+        return any(len(gang.pending) > gang.missing for gang in self.gangs.values() if not self.admits_singly(gang))
 
     def demoted_shapes(self) -> set[PodShape]:
         """The shapes of the members that are tried last."""

@@ -309,9 +309,9 @@ class Coscheduling(
     def post_filter_in_turns(self, cycle: CycleState, pod: Pod, codes: Codes) -> Turns[PostFilterResult]:
         """The same in steps."""
         around = self._round_of(pod)
+        if around is not None and self.handle.clock.monotonic() < around.group.quiet_until:
+            cycle.makes_no_room = messages.evicted_in_vain(around.group)
         if not self.args.enable_preemption:
-            if around is not None and self.handle.clock.monotonic() < around.group.quiet_until:
-                cycle.makes_no_room = messages.evicted_in_vain(around.group)
             return PostFilterResult(Status(Code.UNSCHEDULABLE))
         gang = self.cache.of(pod)
         gathering = self._plans.gathering(gang) if gang is not None and around is not None else None
@@ -394,7 +394,6 @@ class Coscheduling(
         alone = group.admits_singly(gang) and self._round_of(pod) is None
         if alone:
             gang.alone.add(pod.uid)
-            group.changed()
         if not self._enough(group):
             if alone:
                 return SUCCESS, 0.0

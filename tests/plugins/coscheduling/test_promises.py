@@ -120,19 +120,19 @@ def test_members_no_longer_read_that_others_are_lacking(room):
     run(main())
 
 
-def preempting():
+def preempting(**args):
     """A configuration in which pods are evicted for single members."""
-    config = configuration()
+    config = configuration(**args)
     points = config["profiles"][0]["plugins"]
     points["postFilter"]["enabled"].append({"name": "DefaultPreemption"})
     return config
 
 
-async def evictions(cluster, seconds):
-    """How many pods are evicted, each of which its controller replaces."""
+async def evictions(cluster, seconds, **args):
+    """How many pods are evicted, each of which its controller replaces. `args`: of the plugin."""
     count = 0
     put(cluster, "low-0", "4", node="n1")
-    async with scheduling(cluster, preempting(), leads=False):
+    async with scheduling(cluster, preempting(**args), leads=False):
         for _ in range(seconds):
             if pod(cluster, f"low-{count}")["metadata"].get("deletionTimestamp"):
                 await cluster.delete(f"low-{count}")
@@ -158,14 +158,18 @@ def test_pods_are_evicted_in_vain_only_once(members, needed):
     run(main())
 
 
-def test_pods_are_evicted_in_vain_ever_more_rarely():
-    """Room can be made for each of the members, and not for both: after one, two, four minutes, and so on."""
+@pytest.mark.parametrize("jobs", [False, True])
+def test_pods_are_evicted_in_vain_ever_more_rarely(jobs):
+    """Room can be made for each of the members, and not for both: after one, two, four minutes, and so on.
+
+    `jobs`: whether room is looked for for all of them first.
+    """
 
     async def main():
         cluster = GangCluster(nodes=("n1",), cpu="4")
         for name in ("m-1", "m-2"):
             put(cluster, name, "4", priority=10, gang="g")
-        assert 2 <= await evictions(cluster, 600) <= 8
+        assert 2 <= await evictions(cluster, 600, enablePreemption=jobs) <= 8
         assert "evicted in vain" in str(pod(cluster, "m-1")["status"]) + str(pod(cluster, "m-2")["status"])
 
     run(main())

@@ -37,7 +37,7 @@ def in_order(running):
         if set(group.named) != group.gangs.keys():
             continue  # a group that only some of its gangs name is not tried again when the others come, as upstream
         ours = [pod for pod in group.pending() if cache.placeable(pod)]
-        if ours and not cache.why_not(group) and not all(group.admits_singly(gang) for gang in group.gangs.values()):
+        if ours and not cache.why_not(group):
             resting = [pod for pod in ours if queued[pod.uid].place.name != "GATED"]
             assert resting, f"nothing can wake group {group.id}"
 
@@ -68,6 +68,9 @@ def test_nothing_is_lost(seed, preemption, pauses, monkeypatch):
             in_order(running)
             cache = cache_of(running.scheduler)
             for group in cache.groups():
+                single = [gang for gang in group.gangs.values() if group.admits_singly(gang)]
+                kept = [pod.key for gang in single for pod in gang.pending.values() if cache.placeable(pod)]
+                assert not kept, f"{kept} of group {group.id} could go alone"
                 if not cache.why_not(group) and set(group.named) == group.gangs.keys():
                     left = [pod for pod in group.pending() if cache.placeable(pod)]
                     assert not left or any(cache.gangs[name].missing > 0 for name in group.named), (

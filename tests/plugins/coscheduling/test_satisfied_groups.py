@@ -62,8 +62,8 @@ def test_a_pod_that_goes_on_alone_does_not_take_others_along():
     playing(scenario)
 
 
-def test_pods_that_go_on_alone_in_an_attempt_for_others_do_not_end_it():
-    """The attempt is for `b-3` and `b-4`, of which the second one fits nowhere; `a-3` has a place in it."""
+def test_a_pod_that_goes_on_alone_is_placed_although_an_attempt_for_others_fails():
+    """The attempt is for `b-3` and `b-4`, of which the second one fits nowhere; `a-3` has a place."""
 
     async def scenario(cluster, running):
         await satisfied(cluster, running)
@@ -80,31 +80,22 @@ def test_pods_that_go_on_alone_in_an_attempt_for_others_do_not_end_it():
     playing(scenario)
 
 
-def test_one_that_goes_on_alone_is_no_member_of_attempts_while_it_is_being_bound():
-    async def slow(call, proceed):
-        if call.path.endswith(("/a-3/binding", "-3/status", "-4/status")):
-            await asyncio.sleep(20)
-        return await proceed()
+def test_a_pod_that_goes_on_alone_has_a_place_that_others_would_take_in_vain():
+    """`b-3` is more important and comes first, and the room is enough for one; without another pod it may not go."""
 
-    async def work():
-        cluster = Gangs()
-        async with scheduling(cluster, fault=slow) as running:
-            await satisfied(cluster, running)
-            cluster.pod("a-3", "a", nodeSelector={"kubernetes.io/hostname": "n2"})
-            cluster.pod("b-3", "b", cpu="2")
-            cluster.pod("b-4", "b", cpu="9")
-            await settle(running)
-            gangs = cache_of(running.scheduler).gangs
-            assert [pod.name for pod in gangs["default/b"].group.order] == ["a-3", "b-3", "b-4"]
-            cluster.node("n2", "8")
-            cluster.patch("Node", "n2", {"metadata": {"labels": {"kubernetes.io/hostname": "n2"}}})
-            await asyncio.sleep(6)
-            assert [pod.name for pod in gangs["default/a"].waiting.values()] == ["a-3"]
-            order = gangs["default/b"].group.order
-            assert order is None or [pod.name for pod in order] == ["b-3", "b-4"]
-            await settle(running, 30)
+    async def scenario(cluster, running):
+        await satisfied(cluster, running)
+        cluster.pod("other", by=None, cpu="4", node="n1")
+        await settle(running)
+        cluster.pod("a-3", "a")
+        cluster.pod("b-3", "b", priority=10)
+        await settle(running)
+        assert cluster.waiting() == ["a-3", "b-3"]
+        cluster.remove("Pod", "b-1")
+        await settle(running, 15)
+        assert cluster.waiting() == ["b-3"]
 
-    run(work())
+    playing(scenario)
 
 
 def test_the_rest_of_a_group_is_tried_when_its_representative_goes_on_alone():
