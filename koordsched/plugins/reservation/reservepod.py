@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -40,8 +39,6 @@ FAKE_CONTAINER = "__internal_fake_container__"
 """The container that has what was allocated, if that is not what the template requests."""
 
 _TEMPLATE = "spec.template"
-_WIDE = frozenset({"termination_grace_period_seconds"})
-"""Fields with 64 bits."""
 
 
 class _Template(Wire, frozen=True):
@@ -143,26 +140,9 @@ def _read_template(text: bytes) -> _Template:
         template = _decode_template(text)
     except DecodeError as error:
         raise MalformedReservation(f"{_TEMPLATE}: {error}") from None
-    _check_integers(template.spec, f"{_TEMPLATE}.spec")
     for path, quantities in _all_quantities(template.spec, f"{_TEMPLATE}.spec"):
         check_quantities(quantities, path)
     return template
-
-
-def _check_integers(value: Any, path: str) -> None:
-    """Raises MalformedReservation for numbers that have no room in the field of the API."""
-    if isinstance(value, msgspec.Struct):
-        for name, on_wire in zip(value.__struct_fields__, value.__struct_encode_fields__, strict=True):
-            member = getattr(value, name)
-            if isinstance(member, int):
-                bits = 63 if name in _WIDE else 31
-                if not -(1 << bits) <= member < 1 << bits:
-                    raise MalformedReservation(f"{path}.{on_wire}: {str(member)[:64]} is out of range")
-            elif isinstance(member, tuple | msgspec.Struct):
-                _check_integers(member, f"{path}.{on_wire}")
-    elif isinstance(value, tuple):
-        for at, member in enumerate(value):
-            _check_integers(member, f"{path}[{at}]")
 
 
 def _all_quantities(spec: PodSpec, path: str) -> Iterator[tuple[str, Quantities]]:

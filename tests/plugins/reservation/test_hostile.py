@@ -38,7 +38,7 @@ MALFORMED = {
     "containers that are none": ({"template": {"spec": {"containers": "all"}}}, "spec.template: "),
     "template that is none": ({"template": [1]}, "spec.template: "),
     "no template": ({"template": None}, "the reservation misses the template spec"),
-    "priority that overflows": (template(priority=1 << 40), "spec.template.spec.priority: "),
+    "priority that overflows": (template(priority=1 << 40), "at `$.spec.priority`"),
     "no owners": ({"owners": []}, "the reservation misses the owner spec"),
     "owners that are none": ({"owners": "everyone"}, "spec.owners: "),
     "operator that is none": (

@@ -226,14 +226,14 @@ def test_validate():
         ({"spec": {"containers": {}}}, "$.spec.containers"),
         ({"spec": {"nodeName": 5}}, "$.spec.nodeName"),
         (template(priority="high"), "$.spec.priority"),
-        (template(priority=1 << 31), "spec.template.spec.priority: 2147483648 is out of range"),
+        (template(priority=1 << 31), "spec.template: Expected `int` <= 2147483647 - at `$.spec.priority`"),
         (template(container(cpu="many")), "spec.template.spec.containers[0].resources.requests.cpu: quantity 'many'"),
         (template(init=[container(cpu="-1")]), "initContainers[0].resources.requests.cpu: quantity '-1' is negative"),
         (template(overhead={"cpu": "x" * 300}), "spec.template.spec.overhead.cpu: quantity"),
         (template(resources={"requests": {"cpu": "9" * 100}}), "spec.template.spec.resources.requests.cpu: quantity"),
         (
             template({"ports": [{"hostPort": 1 << 40}]}),
-            "containers[0].ports[0].hostPort: 1099511627776 is out of range",
+            "spec.template: Expected `int` <= 2147483647 - at `$.spec.containers[0].ports[0].hostPort`",
         ),
         (
             template(topologySpreadConstraints=[{"maxSkew": 1 << 70, "topologyKey": "", "whenUnsatisfiable": ""}]),
