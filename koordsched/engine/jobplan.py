@@ -60,6 +60,7 @@ class JobPlan:
             self._place_all(job)
 
     def _place_all(self, job: Job) -> None:
+        self._makes_no_room = job.makes_no_room()
         while (pod := job.next()) is not None:
             message = self._place(pod)
             if message:

@@ -55,6 +55,10 @@ class Job(ABC):
         """Those of them that do not show this message yet. Default: all."""
         return self.untried()
 
+    def makes_no_room(self) -> str:
+        """Why no pods are evicted for single members; "" if they may be, as by default."""
+        return ""
+
 
 class Ending(StrEnum):
     """How an attempt at a GroupJob ended; the values are metric labels."""

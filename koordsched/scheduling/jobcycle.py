@@ -107,6 +107,7 @@ class JobAttempt(MemberPlacing):
     async def _place_all(self) -> tuple[bool, tuple[Pod, NotPlaced] | None]:
         """Whether there are enough members, and the one that has no place, if it is that."""
         cycle, job = self._cycle, self._job
+        self._makes_no_room = job.makes_no_room()
         with Transaction(cycle.cluster, cycle.queue.nominator) as transaction:
             while (member := job.next()) is not None:
                 pod = self._candidate(member)
@@ -171,6 +172,7 @@ class JobAttempt(MemberPlacing):
         if not untried:
             return ""
         attempt = Attempt(self._profile_of(untried[0]), self._cycle.cluster, untried[0])
+        attempt.cycle.makes_no_room = self._makes_no_room
         if not attempt.has_nodes:
             return attempt.message()
         try:

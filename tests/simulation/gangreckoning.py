@@ -290,6 +290,10 @@ def forgotten(scheduler):
             group.admits_singly(gang) or len(together & gang.pending.keys()) + len(gang.bound) >= gang.options.min
             for gang in group.gangs.values()
         )
+        # When the one that stands for them is replaced, they are tried as soon as it is gone.
+        stand_in = next((pod for gang in group.gangs.values() if (pod := gang.pending.get(group.representative))), None)
+        if stand_in is not None and is_replaced(stand_in):
+            continue
         # As upstream, a gang that does not name the group back wakes none of it (record gang-group-one-sided).
         one_sided = any(gang_id not in group.gangs for gang_id in group.gang_ids)
         waits = together and enough and not one_sided and not others_lead and not tried & together

@@ -195,7 +195,8 @@ class Coscheduling(
         self._plans.complain(gang, pod)
         if not self._goes_together(gang):
             return None
-        self.cache.round = Round(gang.group, pod, self._members(gang.group, pod), self._preemption.waits_for_victims)
+        members, now = self._members(gang.group, pod), self.handle.clock.monotonic()
+        self.cache.round = Round(gang.group, pod, members, self._preemption.waits_for_victims, now)
         return self.cache.round
 
     def _goes_together(self, gang: Gang) -> bool:
@@ -308,12 +309,9 @@ class Coscheduling(
 
     def post_filter_in_turns(self, cycle: CycleState, pod: Pod, codes: Codes) -> Turns[PostFilterResult]:
         """The same in steps."""
-        around = self._round_of(pod)
-        if around is not None and self.handle.clock.monotonic() < around.group.quiet_until:
-            cycle.makes_no_room = messages.evicted_in_vain(around.group)
         if not self.args.enable_preemption:
             return PostFilterResult(Status(Code.UNSCHEDULABLE))
-        gang = self.cache.of(pod)
+        around, gang = self._round_of(pod), self.cache.of(pod)
         gathering = self._plans.gathering(gang) if gang is not None and around is not None else None
         if around is not None:
             around.fail(pod, self._fit_error(codes))

@@ -24,10 +24,15 @@ class Round(Job):
     """
 
     def __init__(
-        self, group: GangGroup, first: Pod, members: Sequence[Pod], waits_for_victims: Callable[[Pod], bool]
+        self,
+        group: GangGroup,
+        first: Pod,
+        members: Sequence[Pod],
+        waits_for_victims: Callable[[Pod], bool],
+        now: float,
     ) -> None:
         """`members`: in the order in which they are placed; `first`, which is in the queue for all, is one of them.
-        `waits_for_victims`: whether pods are leaving the node that a member is promised.
+        `waits_for_victims`: whether pods are leaving the node that a member is promised. `now`: monotonic seconds.
         """
         self.group = group
         self.name = group.id
@@ -46,6 +51,7 @@ class Round(Job):
         self.refused_plan: Counted | None = None
         self.decided = False
         self.woken = False
+        self._began = now
 
     def placed(self) -> list[Pod]:
         """The members that have a place."""
@@ -74,6 +80,10 @@ class Round(Job):
             return ()
         self.group.told = said
         return self.untried()
+
+    def makes_no_room(self) -> str:
+        """See Job."""
+        return messages.evicted_in_vain(self.group) if self._began < self.group.quiet_until else ""
 
     def pending(self) -> list[Pod]:
         """The members without a place, in order, the one that has none included."""

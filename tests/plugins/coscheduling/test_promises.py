@@ -120,19 +120,19 @@ def test_members_no_longer_read_that_others_are_lacking(room):
     run(main())
 
 
-def preempting(**args):
-    """A configuration in which pods are evicted for single members."""
+def preempting(first=False, **args):
+    """A configuration in which pods are evicted for single members. `first`: before the plugin of gangs is asked."""
     config = configuration(**args)
     points = config["profiles"][0]["plugins"]
-    points["postFilter"]["enabled"].append({"name": "DefaultPreemption"})
+    points["postFilter"]["enabled"].insert(0 if first else 1, {"name": "DefaultPreemption"})
     return config
 
 
-async def evictions(cluster, seconds, **args):
-    """How many pods are evicted, each of which its controller replaces. `args`: of the plugin."""
+async def evictions(cluster, seconds, **options):
+    """How many pods are evicted, each of which its controller replaces. `options`: of the configuration."""
     count = 0
     put(cluster, "low-0", "4", node="n1")
-    async with scheduling(cluster, preempting(**args), leads=False):
+    async with scheduling(cluster, preempting(**options), leads=False):
         for _ in range(seconds):
             if pod(cluster, f"low-{count}")["metadata"].get("deletionTimestamp"):
                 await cluster.delete(f"low-{count}")
@@ -158,18 +158,18 @@ def test_pods_are_evicted_in_vain_only_once(members, needed):
     run(main())
 
 
-@pytest.mark.parametrize("jobs", [False, True])
-def test_pods_are_evicted_in_vain_ever_more_rarely(jobs):
+@pytest.mark.parametrize("options", [{}, {"enablePreemption": True}, {"first": True}])
+def test_pods_are_evicted_in_vain_ever_more_rarely(options):
     """Room can be made for each of the members, and not for both: after one, two, four minutes, and so on.
 
-    `jobs`: whether room is looked for for all of them first.
+    With `enablePreemption` room is looked for for all of them first.
     """
 
     async def main():
         cluster = GangCluster(nodes=("n1",), cpu="4")
         for name in ("m-1", "m-2"):
             put(cluster, name, "4", priority=10, gang="g")
-        assert 2 <= await evictions(cluster, 600, enablePreemption=jobs) <= 8
+        assert 2 <= await evictions(cluster, 600, **options) <= 8
         assert "evicted in vain" in str(pod(cluster, "m-1")["status"]) + str(pod(cluster, "m-2")["status"])
 
     run(main())
