@@ -85,18 +85,15 @@ class KoordReplay:
             await asyncio.sleep(1)
             for step in self.record.get("steps", ()):
                 await self._do(step)
-            await asyncio.sleep(SETTLE)
-            await self._refresh()
+            await self._settle()
             self._remember(self.END)
         finally:
             await self._stack.aclose()
         return self
 
-    async def _refresh(self):
-        """Upstream tries refused pods again at every change of a quota, which keeps their messages up to date."""
-        scheduler = self._running.scheduler
-        scheduler.queue.activate(scheduler.pending_pods())
-        await asyncio.sleep(1)
+    async def _settle(self):
+        """Waits until nothing is expected to change any more."""
+        await asyncio.sleep(SETTLE)
 
     @staticmethod
     def _pause_after(thing):
@@ -182,6 +179,19 @@ def several(things):
     return things if isinstance(things, list) else [] if things is None else [things]
 
 
+def created_pods(record):
+    """namespace/name -> pod, of all that the record or its steps create."""
+    steps = [thing for step in record.get("steps") or () for thing in several(step.get("create"))]
+    pods = [thing for thing in [*record["objects"], *steps] if thing["kind"] == "Pod"]
+    return {f"{pod['metadata'].get('namespace', 'default')}/{pod['metadata']['name']}": pod for pod in pods}
+
+
+def deleted_pods(record):
+    """namespace/name of the pods that steps of the record delete."""
+    targets = [target for step in record.get("steps") or () for target in several(step.get("delete"))]
+    return {f"{each.get('namespace', 'default')}/{each['name']}" for each in targets if each["kind"] == "Pod"}
+
+
 def condition_of(pod):
     """The PodScheduled=False condition as (reason, message), None if there is none."""
     for condition in pod.get("status", {}).get("conditions", ()):
@@ -190,11 +200,11 @@ def condition_of(pod):
     return None
 
 
-def pod_differences(record, replay, expectations=None):
-    """What differs from the record in the pods, as texts."""
+def pod_differences(record, replay):
+    """What differs from the record in the pods at the end, as texts."""
     found = []
-    pods = replay.pods[replay.END]
-    for key, expected in (expectations or record["expected"]).items():
+    pods, created = replay.pods[replay.END], created_pods(record)
+    for key, expected in record["expected"].items():
         if "/" not in key:
             continue
         pod = pods.get(key)
@@ -209,11 +219,32 @@ def pod_differences(record, replay, expectations=None):
         nominated = pod.get("status", {}).get("nominatedNodeName")
         if nominated != expected["nominatedNode"]:
             found.append(f"{key}: nominated to {nominated}, expected {expected['nominatedNode']}")
-    changed = record["expected"].get("boundPodsChanged", {}) if expectations is None else {}
+        given = created[key]["metadata"].get("annotations", {})
+        ours = pod["metadata"].get("annotations", {})
+        written = {name: text for name, text in ours.items() if given.get(name) != text}
+        if written != expected["annotations"]:
+            found.append(f"{key}: {written} is written, expected {expected['annotations']}")
+    changed = record["expected"].get("boundPodsChanged", {})
     for key, fate in changed.items():
         found += _fate_differences(key, pods.get(key), fate)
     evicted = {key for key, pod in pods.items() if _was_preempted(pod)}
     found.extend(f"{key} was preempted, which was not recorded" for key in sorted(evicted - set(changed)))
+    gone = created.keys() - pods.keys() - changed.keys() - deleted_pods(record) - record["expected"].keys()
+    found.extend(f"{key} is gone, which was not recorded" for key in sorted(gone))
+    return found
+
+
+def checkpoint_differences(record, replay, checkpoint):
+    """What differs from the record in the pods at a checkpoint, as texts: nodes, conditions, and which there are."""
+    pods, recorded = replay.pods[checkpoint], record["expected"]["checkpoints"][checkpoint]["pods"]
+    found = (
+        [f"{checkpoint}: pods {sorted(pods)}, expected {sorted(recorded)}"] if pods.keys() != recorded.keys() else []
+    )
+    for key in sorted(pods.keys() & recorded.keys()):
+        bound, expected = pods[key]["spec"].get("nodeName"), recorded[key]
+        if bound != expected["node"]:
+            found.append(f"{checkpoint}: {key} is bound to {bound}, expected {expected['node']}")
+        found += _condition_differences(f"{checkpoint}: {key}", pods[key], expected.get("condition"))
     return found
 
 

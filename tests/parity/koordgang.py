@@ -34,9 +34,6 @@ class GangReplay(KoordReplay):
         deletions = [{"gracePeriodSeconds": 0, **target} for target in several(step.get("delete"))]
         await super()._do(step | {"delete": deletions})
 
-    async def _refresh(self):
-        """The queue is left alone: gangs are tried again by themselves."""
-
     def _summaries(self, scheduler):
         (page,) = [page for page in DECLARATION.pages if page.path == PAGE]
         answer = page.answer(DECLARATION.plugin_in(scheduler.profiles), {})
