@@ -29,6 +29,7 @@ API_VERSIONS = {
     "ElasticQuota": "scheduling.sigs.k8s.io/v1alpha1",
     "PodDisruptionBudget": "policy/v1",
     "NodeMetric": "slo.koordinator.sh/v1alpha1",
+    "Device": "scheduling.koordinator.sh/v1alpha1",
     "Reservation": "scheduling.koordinator.sh/v1alpha1",
     "PodGroup": "scheduling.sigs.k8s.io/v1alpha1",
     "ClusterNetworkTopology": "scheduling.koordinator.sh/v1alpha1",
@@ -159,11 +160,9 @@ def patch_object(embedded, target):
 
 def delete_object(embedded, target):
     """A recorded deletion; the object may be gone already."""
-    grace = target.get("gracePeriodSeconds")
+    resource, grace = _resource(embedded, target), target.get("gracePeriodSeconds")
     try:
-        embedded.registry.delete(
-            _resource(embedded, target), target.get("namespace"), target["name"], grace_period_seconds=grace
-        )
+        embedded.registry.delete(resource, target.get("namespace"), target["name"], grace_period_seconds=grace)
     except ApiStatusError as error:
         if error.code != 404:
             raise

@@ -16,12 +16,23 @@ from koordsched.fakecluster.clock import rfc3339
 from koordsched.framework.declaration import NotFound
 from koordsched.plugins import IN_TREE
 from tests.embedded import DEFAULT_CONFIG, Embedded, scheduler_on
-from tests.parity.koord import condition_of, custom_resources, delete_object, gates_of, load, patch_object, several
+from tests.parity.koord import (
+    condition_of,
+    created_pods,
+    custom_resources,
+    delete_object,
+    deleted_pods,
+    gates_of,
+    load,
+    patch_object,
+    several,
+)
 from tests.virtualtime import run
 
 BETWEEN = 0.05
 PREEMPTION = " preemption: "
 _AGO = re.compile(r"\{\{now(?:([+-]\d+)s)?\}\}")
+_UNSTABLE_MESSAGE = re.compile(r"unstable between two runs: /pods/default/([^/]+)/condition/message")
 _UID = re.compile(r"\{\{uid:([^}]*)\}\}")
 
 
@@ -188,6 +199,40 @@ class KoordPlay:
         """{node: weighted score} of a plugin."""
         return {node.name: node.scores[plugin].weighted for node in said.nodes if plugin in node.scores}
 
+    @property
+    def victims(self):
+        """Names of the pods that are evicted in the record."""
+        return self.record["expected"].get("victims") or []
+
+    def compare_evicted(self):
+        """The recorded victims are gone, and of the pods that were there before no others."""
+        deleted = {key.partition("/")[2] for key in deleted_pods(self.record)}
+        for thing in created_pods(self.record).values():
+            name = thing["metadata"]["name"]
+            if name not in deleted and (self.embedded.get("Pod", name) is None) != (name in self.victims):
+                self.differences.append(f"{name} is {'not ' if name in self.victims else ''}gone")
+
+    def compare_events(self, names):
+        """The Events of these pods are as recorded, notes up to what preemption adds, if there are any in the record.
+
+        Those of pods whose message is said to be another one in each run are left out.
+        """
+        if "events" not in self.record["expected"]:
+            return
+        names = names - set(_UNSTABLE_MESSAGE.findall(" ".join(self.record["notes"])))
+        events = {
+            (event["regarding"]["name"], event["reason"], without_preemption(event["note"]))
+            for event in self.embedded.events()
+            if event["regarding"]["kind"] == "Pod"
+        }
+        recorded = {
+            (event["regarding"].removeprefix("Pod/"), event["reason"], without_preemption(event["note"]))
+            for event in self.record["expected"].get("events", ())
+        }
+        for event in sorted(events ^ recorded):
+            if event[0] in names:
+                self.differences.append(f"event {event} {'is missing' if event in recorded else 'is not recorded'}")
+
     def compare_condition(self, key, pod, expected):
         """The condition's reason, and its message up to what preemption adds."""
         actual, recorded = condition_of(pod), expected["condition"]
@@ -218,6 +263,8 @@ class PlacingPlay(KoordPlay):
     def __init__(self, record):
         super().__init__(record)
         self.placed = 0
+        self.alone = set()
+        """Names of the pods that our scheduler placed or refused itself."""
 
     @property
     def compared(self):
@@ -238,11 +285,6 @@ class PlacingPlay(KoordPlay):
         best = [node for node, total in totals.items() if total == max(totals.values())]
         return best == [expected["bound"]]
 
-    @property
-    def victims(self):
-        """Names of the pods that are evicted in the record."""
-        return self.record["expected"].get("victims") or []
-
     def compare_said(self, name, said, expected):
         """Verdicts and scores, and who would go, of which only the names are recorded.
 
@@ -254,16 +296,6 @@ class PlacingPlay(KoordPlay):
             self.differences.append(f"{name}: victims {ours}, recorded {self.victims}")
         if not evicts:
             self.compare(name, said, expected)
-
-    def compare_evicted(self):
-        """The recorded victims are gone, and of the pods that were there before no others."""
-        for thing in self.record["objects"] if self.victims else ():
-            name = thing["metadata"]["name"]
-            if thing["kind"] != "Pod" or self.waits(thing):
-                continue
-            gone = self.embedded.get("Pod", name) is None
-            if gone != (name in self.victims):
-                self.differences.append(f"{name} is {'' if gone else 'not '}gone")
 
     def given(self, name, what="annotations"):
         """The annotations, or labels, that the pod came with."""

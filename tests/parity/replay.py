@@ -5,9 +5,11 @@ import itertools
 import json
 import re
 
+from koordsched.engine.explain import explain
 from koordsched.fakecluster.errors import ApiStatusError
 from koordsched.fakecluster.patching import patcher
 from tests.embedded import Embedded, scheduler_on
+from tests.parity.koord import created_pods, deleted_pods
 
 SETTLE = 3.0
 """Virtual seconds between one pending pod and the next."""
@@ -40,17 +42,37 @@ class Uids:
 
 
 class Replay:
-    """The outcome of a record: what the API server shows in the end, and the attempts after each step."""
+    """The outcome of a record: what the API server shows in the end, and the attempts after each step.
+
+    `said`: pod -> what `explain` said just before its latest attempt, pods in the order of their first attempts.
+    """
 
     def __init__(self, embedded):
         self.embedded = embedded
         self.attempts = {}
         self.uids = {}
+        self.said = {}
+
+    def look_before_attempts(self, scheduler):
+        """Explains every pod when it is tried, with the cluster as it is then."""
+        attempt = scheduler.cycle.schedule_one
+
+        def looking(queued):
+            profile = scheduler.profiles[queued.pod.shape.scheduler_name]
+            self.said[queued.key] = explain(profile, scheduler.cluster, queued.pod)
+            return attempt(queued)
+
+        scheduler.cycle.schedule_one = looking
 
     def pod(self, key):
         """The pod as it ended, None if it is gone."""
         namespace, name = key.split("/")
         return self.embedded.get("Pod", name, namespace)
+
+    def victims(self, key):
+        """The pods that went for this one, by their Events."""
+        events = self.events()
+        return sorted(event[4] for event in events if event[1] == "Preempted" and f"{{uid:{key}}}" in event[3])
 
     def events(self):
         """(type, reason, action, note, regarding, controller) of all pod events."""
@@ -104,6 +126,7 @@ async def play(record):
         pending = []
     gates = [f"{name}={str(on).lower()}" for name, on in record.get("featureGates", {}).items()]
     async with scheduler_on(embedded, record["config"], gates=gates) as running:
+        outcome.look_before_attempts(running.scheduler)
         for thing in pending:
             put(thing)
             await asyncio.sleep(SETTLE)
@@ -187,11 +210,14 @@ def differences(record, outcome):
             found.append(f"{key}: nominated to {nominated}, expected {expected['nominatedNode']}")
         if "attempts" in expected and outcome.attempts.get(key) != expected["attempts"]:
             found.append(f"{key}: attempts {outcome.attempts.get(key)}, expected {expected['attempts']}")
-    for key, fate in record["expected"].get("evicted", {}).items():
-        pod = outcome.pod(key)
-        actual = "gone" if pod is None else "deleting" if "deletionTimestamp" in pod["metadata"] else "there"
-        if actual != fate:
-            found.append(f"{key}: {actual}, expected {fate}")
+        written = newly_annotated(record, key, pod)
+        if "annotations" in expected and written != expected["annotations"]:
+            found.append(f"{key}: {written} is written, expected {expected['annotations']}")
+        found += said_differences(key, outcome.said.get(key), expected)
+        victims = outcome.victims(key)
+        if victims != expected["victims"]:
+            found.append(f"{key}: victims {victims}, expected {expected['victims']}")
+    found += fate_differences(record, outcome) + order_differences(record, outcome)
     expected_events = {
         (e["type"], e["reason"], e["action"], e["note"], e["regarding"], e["reportingController"])
         for e in record["expected"].get("events", [])
@@ -211,3 +237,57 @@ def differences(record, outcome):
 def scheduled(events, key):
     """The Scheduled events of a pod."""
     return {event for event in events if event[1] == "Scheduled" and event[4] == key}
+
+
+def newly_annotated(record, key, pod):
+    """The annotations that the pod did not come with."""
+    given = created_pods(record)[key]["metadata"].get("annotations", {})
+    return {name: text for name, text in pod["metadata"].get("annotations", {}).items() if given.get(name) != text}
+
+
+def said_differences(key, said, expected):
+    """What differs in the evaluation of a pod's latest attempt: nodes that are feasible, their scores and totals.
+
+    Of one feasible node, a nominated one or none no scores are recorded, of an attempt that an error ended no nodes.
+    """
+    if (expected.get("condition") or {}).get("reason") == "SchedulerError":
+        return []
+    if said is None:
+        return [f"{key} was not tried"] if expected["feasible"] else []
+    scores = {}
+    for node in said.nodes:
+        for plugin, score in node.scores.items():
+            scores.setdefault(plugin, {})[node.name] = score.weighted
+    totals = {node.name: node.total for node in said.nodes if node.feasible}
+    ours = {"feasible": sorted(totals), "scores": scores, "totals": totals, "anyOf": sorted(said.any_of)}
+    recorded = expected | {"feasible": sorted(expected["feasible"]), "anyOf": sorted(expected["anyOf"])}
+    compared = ours.keys() if expected["scores"] else ("feasible", "anyOf")
+    return [
+        f"{key}: {what} {ours[what]}, expected {recorded[what]}" for what in compared if ours[what] != recorded[what]
+    ]
+
+
+def fate_differences(record, outcome):
+    """Pods that were there before: those that are recorded as gone or deleted are so, and no others."""
+    deleted = deleted_pods(record)
+    evicted = record["expected"].get("evicted", {})
+    found = []
+    for key in created_pods(record):
+        if key in record["expected"] or key in deleted:
+            continue
+        pod = outcome.pod(key)
+        actual = "gone" if pod is None else "deleting" if "deletionTimestamp" in pod["metadata"] else "there"
+        expected = evicted.get(key, "there")
+        if actual != expected:
+            found.append(f"{key}: {actual}, expected {expected}")
+    return found
+
+
+def order_differences(record, outcome):
+    """Pods that are there at the start are tried in the order of the queue: priority, then as they are listed."""
+    if not record.get("startWithPending"):
+        return []
+    waiting = {key: pod["spec"] for key, pod in created_pods(record).items() if not pod["spec"].get("nodeName")}
+    expected = sorted(waiting, key=lambda key: (-waiting[key].get("priority", 0), key))
+    tried = [key for key in outcome.said if key in waiting]
+    return [] if tried == expected else [f"tried in the order {tried}, expected {expected}"]

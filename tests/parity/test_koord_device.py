@@ -35,6 +35,7 @@ class Play(PlacingPlay):
         if not gone and expected["bound"] and not self.victims and not any(node.feasible for node in said.nodes):
             # A step makes room for it, and how it was refused before is not recorded.
             self.later[name] = expected
+            self.alone.add(name)
             await self.put(thing)
             return
         if not gone:
@@ -45,6 +46,7 @@ class Play(PlacingPlay):
         await self.put(thing, None if alone else expected["bound"])
         if not alone or gone:
             return
+        self.alone.add(name)
         pod = self.embedded.get("Pod", name)
         bound = pod["spec"].get("nodeName")
         if bound != expected["bound"]:
@@ -76,6 +78,7 @@ class Play(PlacingPlay):
                 self.differences.append(f"{name}: bound to {pod['spec'].get('nodeName')}, not to {expected['bound']}")
             self.compare_written(name, pod, expected)
         self.compare_evicted()
+        self.compare_events(self.alone | set(self.victims))
         for node, recorded in self.record["expected"]["debug"].items():
             ours = by_value(self.answered(deviceshare.DECLARATION, node))
             if ours != by_value(recorded):

@@ -29,6 +29,10 @@ class Play(KoordPlay):
         if self.record.get("steps") and not self.refused_at_first:
             self.differences.append("admitted before the steps")
         self.compare_debug()
+        self.compare_evicted()
+        pods = {key.partition("/")[2]: expected for key, expected in self.record["expected"].items() if "/" in key}
+        # Without steps, pods that are bound in the record are put on their nodes.
+        self.compare_events({name for name, pod in pods.items() if self.record.get("steps") or not pod["bound"]})
         for key, expected in self.record["expected"].items():
             if "/" not in key:
                 continue

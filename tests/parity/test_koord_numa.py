@@ -35,6 +35,7 @@ class Play(PlacingPlay):
         await self.put(thing, None if alone else expected["bound"])
         if not alone or gone:
             return
+        self.alone.add(name)
         pod = self.embedded.get("Pod", name)
         bound = pod["spec"].get("nodeName")
         if bound != expected["bound"]:
@@ -57,6 +58,7 @@ class Play(PlacingPlay):
 
     def compare_end(self):
         self.compare_evicted()
+        self.compare_events(self.alone | set(self.victims))
         for node, recorded in self.record["expected"]["debug"].items():
             ours = without(self.answered(nodenumaresource.DECLARATION, node))
             if ours != without(recorded):
