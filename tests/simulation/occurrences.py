@@ -70,6 +70,15 @@ FAULTS = {
     "claim replaced by a namesake": r"claim \S+ is replaced by a namesake$",
     "claim of a pod deleted": r"claim \S+ of a pod is deleted$",
     "claim allocated by another client": r"claim \S+ is allocated by another client$",
+    "pod to be resized": r"pod \S+ is to be resized: ",
+    "pod resized in its status alone": r"pod \S+ is resized in its status alone",
+    "resize deferred": r"resize of pod \S+: deferred$",
+    "resize infeasible": r"resize of pod \S+: infeasible$",
+    "resize under way": r"resize of pod \S+: begun$",
+    "lease write answered late": r" lease write answered late$",
+    "lease not renewed any more": r" lease is not renewed any more$",
+    "write slow at the end of a lease": r" write slow at the end of a lease$",
+    "stopped behind the fence": r" stops behind the fence for ",
     "claim freed by another client": r"claim \S+ is freed by another client$",
 }
 """Name -> how the trace tells of it."""

@@ -39,6 +39,7 @@ from tests.simulation.reservationinvariants import RESERVATIONS, ReservationInva
 from tests.simulation.reservationreckoning import ReservationReckoning
 from tests.simulation.reservationusers import ReservationUsers
 from tests.simulation.reservedroom import is_ending
+from tests.simulation.resizes import Resizes, least_requested
 from tests.simulation.tables import wrong_tables
 from tests.simulation.trace import Trace
 from tests.simulation.users import Users
@@ -104,6 +105,8 @@ class Simulation:
         self.gangs = GangUsers(self) if "gangs" in features else None
         self.claims = ClaimUsers(self) if "claims" in features else None
         self.natives = NativeUsers(self) if has_native_groups(self.plan) else None
+        self.resizes = Resizes(self) if self.plan.resizes else None
+        self.invariants.least_requested = least_requested if self.plan.resizes else None
         self.native_checks = None
         if self.natives is not None:
             self.native_checks = NativeInvariants(self.invariants, self.server)

@@ -39,7 +39,7 @@ class Users:
         self.gangs = simulation.gangs
         self.claims = simulation.claims
         more = (self.loads, self.faults, self.numa, self.devices, self.reservations, self.gangs, self.claims)
-        self._more = [each for each in (*more, simulation.natives) if each is not None]
+        self._more = [each for each in (*more, simulation.natives, simulation.resizes) if each is not None]
         """Those who act on what a world has beside pods, nodes, volumes and quotas."""
         self.names = 0
         self.templates = [self._template() for _ in range(6)]
