@@ -283,7 +283,7 @@ class Simulation:
     def _is_busy(self, process):
         scheduler, reflectors = process.scheduler, process.scheduler.watches.reflectors
         under_way = [*scheduler.queue.in_flight_pods(), *scheduler.cluster.assumed]
-        return bool(under_way or scheduler.binding.in_flight or scheduler._status.unwritten) or any(
+        return bool(under_way or scheduler.binding.in_flight or scheduler._status._tasks) or any(
             int(reflectors[path].resource_version or 0)
             < max((each.rv for each in self.server.records(path)), default=0)
             for path in (PODS, *self.compacted)

@@ -1,8 +1,10 @@
 """What the scheduler believes, and what wakes its pods."""
 
+from koordsched.cluster import state
 from koordsched.cluster.changelog import ChangeLog, Facet
 from koordsched.cluster.events import ASSIGNED_POD_DELETE
 from koordsched.cluster.ports import HostPorts
+from koordsched.cluster.shape import PodShapes
 from koordsched.cluster.state import ClusterState
 from koordsched.queue.nominator import Nominator
 from koordsched.queue.queue import SchedulingQueue
@@ -49,6 +51,19 @@ def orphans_left_behind_when_their_node_returns(original):
         return answer
 
     return upsert_node
+
+
+@mutation(PodShapes, "resized")
+def resize_that_the_status_shows_not_counted(original):
+    def resized(self, shape, spec, status, taken=()):
+        return original(self, shape, spec, status, taken) if taken else shape.requests
+
+    return resized
+
+
+@mutation(state, "_counts_the_same")
+def resize_of_a_known_pod_not_counted_anew(original):
+    return lambda a, b: a.shape is b.shape and a.labels is b.labels and a.deleting == b.deleting
 
 
 @mutation(HostPorts, "add")
