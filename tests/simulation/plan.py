@@ -61,6 +61,8 @@ class Plan:
     """Leaders are killed while they bind the members of a gang."""
     resizes: bool = False
     """Running pods are resized in place."""
+    interruptions: bool = False
+    """Pods that were just placed are deleted, replaced or refused, or lose their node; many promises end."""
     lease_edges: bool = False
     """Much happens at the edges of leases, and reading the clock by which they count takes time, too."""
     mixed_groups: bool = False
@@ -99,6 +101,7 @@ class Plan:
             **_more(Random(f"{seed} features"), [*later, *forced]),
             blind_handovers=Random(f"{seed} hand-overs").random() < 0.25,
             in_protobuf=Random(f"{seed} encoding").random() < 0.25,
+            interruptions=Random(f"{seed} interrupting").random() < 0.25,
             resizes=Random(f"{seed} resizing").random() < 0.25,
             lease_edges=elects and Random(f"{seed} edges").random() < 0.25,
         )

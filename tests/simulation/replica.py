@@ -265,6 +265,8 @@ class Process:
                 self.trace(f"{self.name} places {pod.key} {pod.uid[:8]} on {placement.node}")
                 if self.simulation.claims is not None:
                     self.simulation.claims.placed(pod.namespace, pod.name)
+                if self.simulation.interruptions is not None:
+                    self.simulation.interruptions.placed(self, placement)
             if not placements:
                 self.trace(f"{self.name} places {queued.key} {queued.pod.uid[:8]} on nowhere")
             return placements

@@ -19,6 +19,7 @@ from tests.simulation.extenders import Extender
 from tests.simulation.ganginvariants import POD_GROUPS, GangInvariants
 from tests.simulation.gangreckoning import GangReckoning, forgotten, stale_notices, stuck
 from tests.simulation.gangusers import GangUsers
+from tests.simulation.interruptions import Interruptions
 from tests.simulation.invariants import PODS, Invariants
 from tests.simulation.kubelets import Kubelets
 from tests.simulation.loadusers import LoadUsers
@@ -113,6 +114,7 @@ class Simulation:
         self.gang_checks = None
         if self.gangs is not None:
             self.gang_checks = GangInvariants(self.invariants, self.server, gang_defaults(self.plan))
+        self.interruptions = Interruptions(self) if self.plan.interruptions else None
         self.permits = PermitInvariants(self.invariants) if "permits" in features else None
         self.extender = Extender(self) if "extenders" in features else None
         self.users = Users(self)
