@@ -20,16 +20,18 @@ class Interruptions:
         self.server = simulation.server
         self.trace = simulation.trace
         self.rng = Random(f"{simulation.plan.seed} interruptions")
+        self.server.registry.subscribe_changes(self.server.resource("Pod"), self._pod_changed)
 
     def settle_in(self):
         """Nothing: nothing was placed yet."""
 
     def actions(self):
         """(weight, action) of what happens."""
-        return [(2, self._create_urgent), (3, self._end_promises)]
+        return [(2, self._create_urgent), (1, self._end_some_promises)]
 
     def tidy_up(self):
-        """Nothing: what is under way ends soon."""
+        """Room is made once more; those for whom it was may go before they take it, and nothing else wakes others."""
+        self._create_urgent()
 
     # --- from the place to the binding ---------------------------------------------------------------
 
@@ -93,20 +95,32 @@ class Interruptions:
         for _ in range(min(self.rng.randint(2, 4), users.room())):
             users.insert(users.new_pod("web", {"cpu": cpu, "memory": None}, priority=URGENT))
 
-    def _end_promises(self):
+    def _pod_changed(self, change):
+        node = change.type == "DELETED" and change.new["spec"].get("nodeName")
+        if node and self.rng.random() < 0.4 and self._promised().get(node):
+            # They rest for a second before they are tried again.
+            call_later(self.rng.uniform(0, 0.6), self._end_promises, node, 0.2)
+
+    def _promised(self):
+        """Node name -> metadata of those that are to go there."""
         promised = defaultdict(list)
         for thing in self.server.objects("Pod"):
             node = (thing.get("status") or {}).get("nominatedNodeName")
             if node and not thing["spec"].get("nodeName") and not is_gone(thing):
                 promised[node].append(thing["metadata"])
-        if not promised:
-            return
-        node = max(promised, key=lambda node: len(promised[node]))
-        several = "several promises" if len(promised[node]) > 1 else "the promise"
-        self.trace(f"{several} on {node} end: {len(promised[node])}")
-        for meta in self.rng.sample(promised[node], len(promised[node])):
+        return promised
+
+    def _end_some_promises(self):
+        promised = self._promised()
+        if promised:
+            self._end_promises(max(promised, key=lambda node: len(promised[node])), 2)
+
+    def _end_promises(self, node, within):
+        promised = self._promised()[node]
+        self.trace(f"{'several promises' if len(promised) > 1 else 'promises'} on {node} end: {len(promised)}")
+        for meta in self.rng.sample(promised, len(promised)):
             if self.rng.random() < 0.8:
-                call_later(self.rng.uniform(0, 2), self._end, meta)
+                call_later(self.rng.uniform(0, within), self._end, meta)
 
     def _end(self, meta):
         self.server.remove("Pod", meta["name"], meta["namespace"], uid=meta["uid"])
