@@ -38,12 +38,12 @@ class Interruptions:
     def placed(self, process, placement):
         """A replica has just placed a pod."""
         rng = self.rng
-        if self.simulation.weather.is_clear or placement.pod.virtual or rng.random() > 0.15:
+        if self.simulation.weather.is_clear or placement.pod.virtual or rng.random() > 0.4:
             return
         # Requests take some milliseconds each, Permit and volumes take seconds.
         delay = rng.choice([0.001, 0.01, 0.03, 1, 8]) * rng.random()
         actions = (self._delete, self._replace, self._remove_node, self._refuse)
-        call_later(delay, rng.choices(actions, (3, 3, 1, 6))[0], process, placement)
+        call_later(delay, rng.choices(actions, (3, 3, 1, 5))[0], process, placement)
 
     def _there(self, placement):
         """The pod as it is, None if it is gone or bound."""
@@ -97,7 +97,7 @@ class Interruptions:
 
     def _pod_changed(self, change):
         node = change.type == "DELETED" and change.new["spec"].get("nodeName")
-        if node and self.rng.random() < 0.4 and self._promised().get(node):
+        if node and self.rng.random() < 0.7 and self._promised().get(node):
             # They rest for a second before they are tried again.
             call_later(self.rng.uniform(0, 0.6), self._end_promises, node, 0.2)
 
