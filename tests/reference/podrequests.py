@@ -17,6 +17,11 @@ def exact_requests(pod):
     return _effective(pod, {}, pod_level=True)
 
 
+def spec_requests(pod):
+    """The effective request by the spec alone, without what its status says of a resize: {resource: units}."""
+    return rounded(_effective({**pod, "status": {}}, {}, pod_level=True))
+
+
 def nonzero_requests(pod):
     """The same with defaults for containers without cpu or memory, as counted on the node for scores.
 

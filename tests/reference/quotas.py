@@ -3,7 +3,7 @@
 import json
 
 from tests.plugins.elasticquota.reference import DEFAULT, ROOT, SYSTEM, Counted, Declared, Reference
-from tests.reference.podrequests import requests
+from tests.reference.podrequests import spec_requests
 from tests.reference.quantity import parse
 from tests.reference.volumes import annotations_of
 from tests.reference.world import labels_of, namespace_of
@@ -109,8 +109,8 @@ def is_fixed(pod):
 
 
 def requested(pod):
-    """What the pod requests, in whole steps as the reference of requests has it."""
-    return {name: amount * _step(name) for name, amount in requests(pod).items()}
+    """What the pod requests by its spec, in whole steps as the reference of requests has it."""
+    return {name: amount * _step(name) for name, amount in spec_requests(pod).items()}
 
 
 def _step(resource):

@@ -89,6 +89,8 @@ class Invariants:
         """`ReservationInvariants`, None where there are no Reservations."""
         self.without_served = None
         """`claiminvariants.without_served`, None where pods claim no devices."""
+        self.least_requested = None
+        """`resizes.least_requested`, None where pods are not resized."""
         self._on_violation = on_violation
         self._orders = count()
         self._plugins = Profile({}).plugins
@@ -223,6 +225,8 @@ class Invariants:
             kept = self.reserved.kept_from(pod, decision, others)
             slots = len(kept) + self.reserved.slots_of(pod, len(others))
             others = self.reserved.without_operating(pod, decision, others)
+        if self.least_requested is not None:
+            pod, *others = (self._with_least_requests(each, decision) for each in (pod, *others))
         for state in self.node_states(decision):
             found = [self._misfit(each, state, others, kept, slots) for each in (pod, *as_known)]
             if None in found:
@@ -231,6 +235,12 @@ class Invariants:
         why = "; ".join(reasons) or "there is no such node"
         what = "reservation" if is_reserve_pod(pod) else "pod"
         self.fail(f"{decision.writer} binds {what} {pod['metadata']['name']} to {decision.node}: {why}")
+
+    def _with_least_requests(self, pod, decision):
+        """What a pod has requested since the decision may all be what the replica knew of it."""
+        meta = pod["metadata"]
+        states = self.pods.since((meta.get("namespace", ""), meta["name"]), decision.versions[PODS])
+        return self.least_requested(pod, [state for state in states if state["metadata"]["uid"] == meta["uid"]])
 
     def _misfit(self, pod, node, others, kept, slots):
         """Why the pod does not fit on this state of the node; None if it does.

@@ -45,6 +45,8 @@ class Network:
         self.late_writes = 0
         """Under way right now."""
         self.dead = False
+        self.edges = None
+        """`LeaseEdges`, None in worlds without."""
         self._state_at = state_at
         self._fail = fail
         self._known = {}
@@ -111,12 +113,15 @@ class Network:
         fate = self._fate(call, watch) if flaky else "fine"
         if fate != "fine":
             self.trace(f"{name}: {fate}")
-        if fate == "not sent":
+        if fate == "not sent" or (self.edges is not None and self.edges.loses(call)):
             raise NotSent("connection refused")
         is_late_write = fate == "late" and call.method != "GET"
         self.late_writes += is_late_write
+        delay = rng.uniform(0, self.plan.latest) if fate == "late" else rng.uniform(0.0002, 0.004)
+        if self.edges is not None:
+            delay = max(delay, self.edges.delay(call))
         try:
-            await asyncio.sleep(rng.uniform(0, self.plan.latest) if fate == "late" else rng.uniform(0.0002, 0.004))
+            await asyncio.sleep(delay)
         finally:
             self.late_writes -= is_late_write
         await self._silence(False)
@@ -141,7 +146,10 @@ class Network:
             return self._give_up(name, "after")
         if fate == "lost after":
             raise Ambiguous("connection lost after sending")
-        await asyncio.sleep(rng.uniform(1, 40) if fate == "slow" else rng.uniform(0.0002, 0.004))
+        delay = rng.uniform(1, 40) if fate == "slow" else rng.uniform(0.0002, 0.004)
+        if self.edges is not None:
+            delay = max(delay, self.edges.delay_of_answer(call))
+        await asyncio.sleep(delay)
         await self._silence(True)
         if not isinstance(body, bytes):
             body = _Stream(self, body, call.path) if watch else body

@@ -63,6 +63,11 @@ class Gatekeeper(Permit):
         self._later(rng.choice([0, 0.8 * timeout]) * rng.random(), pod.uid)
         return Status(Code.WAIT), timeout
 
+    def refuse(self, uid):
+        """Refuses a pod that waits at a closed gate; False if there is none of that uid."""
+        waiting = self.waiting.get(uid) if any(uid in held for held in self._held.values()) else None
+        return waiting is not None and waiting.reject(self.name, "refused at the gate")
+
     def _later(self, delay, uid):
         asyncio.get_running_loop().call_later(delay, self._allow, uid, self._asked[uid])
 

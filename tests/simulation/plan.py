@@ -59,6 +59,12 @@ class Plan:
     """Some gangs have so many members that placing them takes several turns of the loop."""
     interrupted_gangs: bool = False
     """Leaders are killed while they bind the members of a gang."""
+    resizes: bool = False
+    """Running pods are resized in place."""
+    interruptions: bool = False
+    """Pods that were just placed are deleted, replaced or refused, or lose their node; many promises end."""
+    lease_edges: bool = False
+    """Much happens at the edges of leases, and reading the clock by which they count takes time, too."""
     mixed_groups: bool = False
     """Many groups have gangs of several match policies, and more members than are needed."""
 
@@ -95,6 +101,9 @@ class Plan:
             **_more(Random(f"{seed} features"), [*later, *forced]),
             blind_handovers=Random(f"{seed} hand-overs").random() < 0.25,
             in_protobuf=Random(f"{seed} encoding").random() < 0.25,
+            interruptions=Random(f"{seed} interrupting").random() < 0.25,
+            resizes=Random(f"{seed} resizing").random() < 0.25,
+            lease_edges=elects and Random(f"{seed} edges").random() < 0.25,
         )
         if len(OFTEN_MEASURED.intersection(plan.features)) > 1 or {"gangs", "claims"}.intersection(plan.features):
             # Gangs bring many more pods, of which most wait: each that is tried reads the clock twenty times. A search

@@ -7,6 +7,7 @@ from tests.reference.quotas import Quotas
 from tests.simulation.history import History
 from tests.simulation.invariants import NODES, PODS, is_finished
 from tests.simulation.quotausers import KIND, is_readable
+from tests.simulation.resizes import amounts_of
 
 QUOTAS = "/apis/scheduling.sigs.k8s.io/v1alpha1/elasticquotas"
 
@@ -107,7 +108,10 @@ class QuotaInvariants:
             self._redefined = change.record.rv
 
     def _pod_changed(self, change):
-        if change.type == "MODIFIED" and _marks(change.new) != _marks(change.old):
+        if change.type == "MODIFIED" and (_marks(change.new), amounts_of(change.new)) != (
+            _marks(change.old),
+            amounts_of(change.old),
+        ):
             self._redefined = change.record.rv
 
 

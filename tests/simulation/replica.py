@@ -21,6 +21,7 @@ from tests.plugins.reservation.naive.names import IGNORED
 from tests.simulation import configuration
 from tests.simulation.conditions import LastWords
 from tests.simulation.invariants import NODES, Decision
+from tests.simulation.leaseedges import LeaseEdges
 from tests.simulation.loop import OWNER
 from tests.simulation.network import Network
 from tests.simulation.permits import Gatekeeper
@@ -32,15 +33,21 @@ NEVER = 1e9
 
 
 class WorkingClock(VirtualClock):
-    """Reading the monotonic clock costs time: work takes some, so time slices end."""
+    """Reading the monotonic clock costs time: work takes some, so time slices end. `boottime_costs`: so does reading
+    the clock by which leases count."""
 
-    def __init__(self, loop, wall_offset, cost):
+    def __init__(self, loop, wall_offset, cost, boottime_costs=False):
         super().__init__(loop, wall_offset)
         self._cost = cost
+        self._boottime_cost = cost if boottime_costs else 0.0
 
     def monotonic(self):
         self._loop.burn(self._cost)
         return super().monotonic()
+
+    def boottime(self):
+        self._loop.burn(self._boottime_cost)
+        return super().boottime()
 
 
 class Process:
@@ -53,7 +60,9 @@ class Process:
         self.plan = plan = simulation.plan
         self.trace = simulation.trace
         self.network = Network(name, plan, simulation.trace, simulation.server.state_at, simulation.invariants.fail)
-        self.clock = WorkingClock(asyncio.get_running_loop(), wall_offset, plan.cycle_cost)
+        self.clock = WorkingClock(asyncio.get_running_loop(), wall_offset, plan.cycle_cost, plan.lease_edges)
+        if plan.lease_edges and not observes:
+            self.network.edges = LeaseEdges(self)
         self.scheduler = None
         self._words = None
         self.elector = None
@@ -113,7 +122,7 @@ class Process:
         """As koordsched.cli.daemon.Daemon."""
         rng = Random(f"{self.plan.seed} {self.name}")
         self.transport = self.simulation.server.door(self.name, self.network)
-        lanes = Lanes(self.transport, self.clock, rng, fence=self.may_write)
+        lanes = Lanes(self.transport, self.clock, rng, fence=self._passes)
         # Certificates take 20 ms to load, and what is posted to extenders never leaves the process.
         with patch.object(client, "tls_context"):
             self.scheduler = Scheduler(
@@ -189,6 +198,13 @@ class Process:
     def may_write(self):
         return not self.observes and (self.elector is None or self.elector.is_leader())
 
+    def _passes(self):
+        """The fence of writes."""
+        passes = self.may_write()
+        if passes and self.network.edges is not None:
+            self.network.edges.passed()
+        return passes
+
     def _make_elector(self, lanes, rng):
         duration, deadline, period = self.plan.lease
 
@@ -249,6 +265,8 @@ class Process:
                 self.trace(f"{self.name} places {pod.key} {pod.uid[:8]} on {placement.node}")
                 if self.simulation.claims is not None:
                     self.simulation.claims.placed(pod.namespace, pod.name)
+                if self.simulation.interruptions is not None:
+                    self.simulation.interruptions.placed(self, placement)
             if not placements:
                 self.trace(f"{self.name} places {queued.key} {queued.pod.uid[:8]} on nowhere")
             return placements

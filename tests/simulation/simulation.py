@@ -19,6 +19,7 @@ from tests.simulation.extenders import Extender
 from tests.simulation.ganginvariants import POD_GROUPS, GangInvariants
 from tests.simulation.gangreckoning import GangReckoning, forgotten, stale_notices, stuck
 from tests.simulation.gangusers import GangUsers
+from tests.simulation.interruptions import Interruptions
 from tests.simulation.invariants import PODS, Invariants
 from tests.simulation.kubelets import Kubelets
 from tests.simulation.loadusers import LoadUsers
@@ -39,6 +40,7 @@ from tests.simulation.reservationinvariants import RESERVATIONS, ReservationInva
 from tests.simulation.reservationreckoning import ReservationReckoning
 from tests.simulation.reservationusers import ReservationUsers
 from tests.simulation.reservedroom import is_ending
+from tests.simulation.resizes import Resizes, least_requested
 from tests.simulation.tables import wrong_tables
 from tests.simulation.trace import Trace
 from tests.simulation.users import Users
@@ -104,12 +106,15 @@ class Simulation:
         self.gangs = GangUsers(self) if "gangs" in features else None
         self.claims = ClaimUsers(self) if "claims" in features else None
         self.natives = NativeUsers(self) if has_native_groups(self.plan) else None
+        self.resizes = Resizes(self) if self.plan.resizes else None
+        self.invariants.least_requested = least_requested if self.plan.resizes else None
         self.native_checks = None
         if self.natives is not None:
             self.native_checks = NativeInvariants(self.invariants, self.server)
         self.gang_checks = None
         if self.gangs is not None:
             self.gang_checks = GangInvariants(self.invariants, self.server, gang_defaults(self.plan))
+        self.interruptions = Interruptions(self) if self.plan.interruptions else None
         self.permits = PermitInvariants(self.invariants) if "permits" in features else None
         self.extender = Extender(self) if "extenders" in features else None
         self.users = Users(self)
@@ -280,7 +285,7 @@ class Simulation:
     def _is_busy(self, process):
         scheduler, reflectors = process.scheduler, process.scheduler.watches.reflectors
         under_way = [*scheduler.queue.in_flight_pods(), *scheduler.cluster.assumed]
-        return bool(under_way or scheduler.binding.in_flight or scheduler._status.unwritten) or any(
+        return bool(under_way or scheduler.binding.in_flight or scheduler._status._tasks) or any(
             int(reflectors[path].resource_version or 0)
             < max((each.rv for each in self.server.records(path)), default=0)
             for path in (PODS, *self.compacted)

@@ -38,8 +38,9 @@ class Users:
         self.reservations = simulation.reservations
         self.gangs = simulation.gangs
         self.claims = simulation.claims
-        more = (self.loads, self.faults, self.numa, self.devices, self.reservations, self.gangs, self.claims)
-        self._more = [each for each in (*more, simulation.natives) if each is not None]
+        later = (simulation.natives, simulation.resizes, simulation.interruptions)
+        more = (self.loads, self.faults, self.numa, self.devices, self.reservations, self.gangs, self.claims, *later)
+        self._more = [each for each in more if each is not None]
         """Those who act on what a world has beside pods, nodes, volumes and quotas."""
         self.names = 0
         self.templates = [self._template() for _ in range(6)]

@@ -19,7 +19,8 @@ class Weather:
         self._handovers = Random(f"{simulation.plan.seed} times of hand-overs")
         self._interruptions = Random(f"{simulation.plan.seed} interruptions of gangs")
         self._later = []
-        self._is_clear = False
+        self.is_clear = False
+        """Whether the faults have ended."""
         if self.plan.interrupted_gangs:
             simulation.server.registry.subscribe_changes(simulation.server.resource("Pod"), self._pod_changed)
 
@@ -69,7 +70,7 @@ class Weather:
     def _pod_changed(self, change):
         """A leader is killed within a gang now and then: some members are bound, others are not yet seen to be."""
         writer, node = self.simulation.server.writer, change.new["spec"].get("nodeName")
-        if self._is_clear or not node or not writer or change.old is None or change.old["spec"].get("nodeName"):
+        if self.is_clear or not node or not writer or change.old is None or change.old["spec"].get("nodeName"):
             return
         if self._interruptions.random() < 0.4 and self.simulation.gang_checks.companions_on_their_way(
             writer, change.record.uid
@@ -84,7 +85,7 @@ class Weather:
 
     def clear(self):
         """Everything works from now on, and everybody runs."""
-        self._is_clear = True
+        self.is_clear = True
         for timer in self._later:
             timer.cancel()
         loop = asyncio.get_running_loop()

@@ -98,6 +98,27 @@ def lease_believed_in_for_too_long(original):
     return take
 
 
+@mutation(Elector, "_take")
+def lease_counted_from_the_answer(original):
+    def take(self, response, began):
+        original(self, response, self.clock.boottime())
+
+    return take
+
+
+@mutation(Lanes, "_start")
+def fence_asked_before_the_write_is_sent(original):
+    def start(self, write, now):
+        fence = self._fence
+        if fence is not None:
+            passes = fence()
+            self._fence = lambda: passes
+        original(self, write, now)
+        self._fence = fence
+
+    return start
+
+
 @mutation(Elector, "_taken")
 def lease_taken_before_it_expires(original):
     return lambda self: False
