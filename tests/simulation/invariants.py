@@ -220,13 +220,13 @@ class Invariants:
         earlier states of it that the replica may have believed in.
         """
         others = [each for each in self.known_others(pod, decision) if each["spec"]["nodeName"] == decision.node]
+        if self.least_requested is not None:
+            pod, *others = (self._with_least_requests(each, decision) for each in (pod, *others))
         reasons, kept, slots = [], [], 0
         if self.reserved is not None:
             kept = self.reserved.kept_from(pod, decision, others)
             slots = len(kept) + self.reserved.slots_of(pod, len(others))
             others = self.reserved.without_operating(pod, decision, others)
-        if self.least_requested is not None:
-            pod, *others = (self._with_least_requests(each, decision) for each in (pod, *others))
         for state in self.node_states(decision):
             found = [self._misfit(each, state, others, kept, slots) for each in (pod, *as_known)]
             if None in found:
