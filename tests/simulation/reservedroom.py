@@ -26,7 +26,7 @@ def as_reservation(pod):
     try:
         owners = json.loads((meta.get("annotations") or {}).get(OWNERS, ""))
     except ValueError:
-        return None
+        owners = []  # without any it is one all the same
     shown = {key: meta[key] for key in ("name", "uid", "labels", "annotations", "creationTimestamp") if key in meta}
     if "deletionTimestamp" in meta:
         shown["deletionTimestamp"] = meta["deletionTimestamp"]
