@@ -12,8 +12,9 @@ def pod(cluster, name):
     return cluster.get("Pod", name)
 
 
-def put(cluster, name, cpu, priority=0, nominated="", gang=None, disk=None, needed=2, node=None):
+def put(cluster, name, cpu, priority=0, nominated="", gang=None, disk=None, needed=2, node=None, **options):
     annotations = {GANG + "name": gang, GANG + "min-available": str(needed)} if gang else {}
+    annotations |= {GANG + key.replace("_", "-"): text for key, text in options.items()}
     cluster.insert(
         {
             "apiVersion": "v1",
@@ -98,6 +99,32 @@ def test_the_promise_of_a_member_ends_with_its_victims_if_another_member_has_no_
                 assert None in placed
 
     run(main())
+
+
+def test_the_promise_of_a_member_does_not_outlast_its_victims_for_one_that_goes_on_alone():
+    """Gangs a and b belong together, and those of a go on alone since one is bound: s-1 waits for other victims."""
+
+    async def main():
+        cluster = GangCluster(nodes=("n1", "n2"), cpu="4")
+        put_victim(cluster, "v1", "2", "n1")
+        put_victim(cluster, "v2", "3", "n2")
+        alone, together = ({"match_policy": each, "groups": BOTH} for each in ("once-satisfied", "only-waiting"))
+        put(cluster, "s-0", "1", gang="a", node="n2", **alone)
+        put(cluster, "s-1", "3", priority=10, nominated="n2", gang="a", **alone)
+        put(cluster, "m-0", "1", priority=10, gang="b", disk="none-has-it", **together)
+        put(cluster, "m-1", "4", priority=10, nominated="n1", gang="b", **together)
+        async with scheduling(cluster, preempting(), leads=False):
+            await asyncio.sleep(3)
+            assert [pod(cluster, name)["status"].get("nominatedNodeName") for name in ("s-1", "m-1")] == ["n2", "n1"]
+            await cluster.delete("v1")
+            await asyncio.sleep(15)
+        assert not pod(cluster, "m-1")["status"].get("nominatedNodeName")
+        assert pod(cluster, "s-1")["spec"].get("nodeName") == "n1"
+
+    run(main())
+
+
+BOTH = '["default/a", "default/b"]'
 
 
 def waiting_condition(cluster, name):
