@@ -246,6 +246,30 @@ def test_a_pod_deleted_while_its_binding_is_under_way_frees_its_place():
     run(main())
 
 
+@pytest.mark.parametrize("wait", [600.0, 0.0], ids=["on Permit", "for the binding"])
+def test_plugins_give_back_what_they_reserved_for_a_pod_that_vanished(picky, wait):
+    async def main():
+        embedded = Embedded()
+        embedded.insert(node("alder", cpu="4"))
+
+        async def fault(call, proceed):
+            if call.path.endswith("/pods/p/binding"):
+                await asyncio.sleep(5)
+            return await proceed()
+
+        async with scheduler_on(embedded, fault=fault) as running:
+            picky[0].wait = wait
+            embedded.insert(pod("p", container(cpu="3")))
+            await asyncio.sleep(1)
+            assert picky[0].unreserved == []
+            embedded.registry.delete(embedded.resource("Pod"), "default", "p", grace_period_seconds=0)
+            await asyncio.sleep(20)
+            assert picky[0].unreserved == ["default/p"]
+            assert running.scheduler.cluster.assumed == {}
+
+    run(main())
+
+
 def test_who_waits_gets_the_place_of_a_pod_that_is_being_deleted_before_it_is_bound():
     async def main():
         embedded = Embedded()

@@ -1,7 +1,5 @@
 """What the scheduler believes, and what wakes its pods."""
 
-from unittest.mock import patch
-
 from koordsched.cluster import state
 from koordsched.cluster.changelog import ChangeLog, Facet
 from koordsched.cluster.events import ASSIGNED_POD_DELETE
@@ -12,7 +10,6 @@ from koordsched.queue.nominator import Nominator
 from koordsched.queue.queue import SchedulingQueue
 from koordsched.queue.timers import QueueTimers
 from koordsched.scheduling import handlers
-from koordsched.scheduling.binding import BindingCycle
 from koordsched.scheduling.handlers import NodeHandler, PodHandler
 from tests.simulation.mutations.registry import mutation
 
@@ -67,26 +64,6 @@ def resize_that_the_status_shows_not_counted(original):
 @mutation(state, "_counts_the_same")
 def resize_of_a_known_pod_not_counted_anew(original):
     return lambda a, b: a.shape is b.shape and a.labels is b.labels and a.deleting == b.deleting
-
-
-@mutation(PodHandler, "forget")
-def end_of_a_nominated_pod_wakes_none(original):
-    def forget(self, uid):
-        with patch.object(Nominator, "node_of", lambda self, uid: ""):
-            original(self, uid)
-
-    return forget
-
-
-@mutation(BindingCycle, "_free")
-def reserved_things_kept_for_a_pod_that_vanished(original):
-    def free(self, placement):
-        if self.failures.newest(placement.pod) is not None:
-            original(self, placement)
-        elif self.cluster.forget(placement.pod):
-            self.displaced(placement.pod.uid)
-
-    return free
 
 
 @mutation(HostPorts, "add")
