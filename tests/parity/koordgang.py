@@ -6,12 +6,20 @@ import re
 from koordsched.framework.declaration import finished
 from koordsched.plugins.coscheduling import DECLARATION
 from koordsched.plugins.coscheduling.options import membership
-from tests.parity.koord import API_VERSIONS, BETWEEN, GATED, KoordReplay, condition_of, several
+from tests.parity.koord import (
+    API_VERSIONS,
+    BETWEEN,
+    GATED,
+    KoordReplay,
+    condition_of,
+    created_pods,
+    deleted_pods,
+    several,
+)
+from tests.parity.koordquota import shown
 from tests.parity.matching import ABSENT, ONE_OF_THE_PENDING, UNSTABLE, Names, differences
 
 PAGE = "/apis/v1/plugins/Coscheduling/gangs"
-COMPARED_OBJECTS = ("PodGroup", "ClusterNetworkTopology")
-"""Kinds of objects whose status is compared. Quotas are compared in the records about quotas."""
 BY_CHANCE = "up to chance"
 """What the notes of a record say if members are bound in an order that is up to chance."""
 
@@ -52,14 +60,12 @@ class GangReplay(KoordReplay):
 
     def _remember(self, name):
         super()._remember(name)
-        self.objects[name] = {
-            key: self._status(key) for key in self._state(name)["objects"] if key.split("/")[0] in COMPARED_OBJECTS
-        }
+        self.objects[name] = {key: self._status(key) for key in self._state(name)["objects"]}
 
     def _status(self, key):
         kind, *_, namespace, name = [*key.split("/")[:1], *[""], *key.split("/")[1:]]
         found = self.embedded.get(kind, name, namespace, API_VERSIONS[kind])
-        return ABSENT if found is None else without_zeros(found.get("status", {}))
+        return ABSENT if found is None else status_of(kind, found)
 
     def _state(self, name):
         expected = self.record["expected"]
@@ -84,7 +90,7 @@ class GangReplay(KoordReplay):
             )
         found = differences(summaries, recorded, names, "summaries")
         for key, ours in self.objects[name].items():
-            recorded = without_zeros(state["objects"][key]["status"])
+            recorded = status_of(key.split("/")[0], state["objects"][key])
             found += differences(ours, recorded, names, key)
         pods = recorded_at_end(state) if name == self.END else self._recorded_at_checkpoint(state)
         found += self._pod_differences(name, pods, names)
@@ -154,11 +160,7 @@ class GangReplay(KoordReplay):
 
     def _given(self, key):
         """The annotations that a pod came with."""
-        created = [thing for step in self.record.get("steps", ()) for thing in several(step.get("create"))]
-        for thing in [*self.record["objects"], *created]:
-            if thing["kind"] == "Pod" and f"{thing['metadata']['namespace']}/{thing['metadata']['name']}" == key:
-                return thing["metadata"].get("annotations", {})
-        return {}
+        return created_pods(self.record)[key]["metadata"].get("annotations", {})
 
     def _end_differences(self, names):
         """How many members are bound, which pods were evicted for it, and that no others were."""
@@ -173,9 +175,10 @@ class GangReplay(KoordReplay):
         fates = expected.get("boundPodsChanged", {})
         ours = {key: fate_of(pods.get(key)) for key in fates}
         found += differences(ours, {key: without_nones(fate) for key, fate in fates.items()}, names, "boundPodsChanged")
-        disturbed = {key for key in self.uids if fate_of(pods.get(key)).keys() & {"disruption", "terminating"}}
-        unexpected = disturbed - fates.keys() - expected.keys()
-        found += [f"{key} is preempted, which is not recorded" for key in sorted(unexpected)]
+        ends = {"disruption", "terminating", "gone"}
+        disturbed = {key for key in self.uids if fate_of(pods.get(key)).keys() & ends}
+        unexpected = disturbed - fates.keys() - expected.keys() - deleted_pods(self.record)
+        found += [f"{key} is preempted or gone, which is not recorded" for key in sorted(unexpected)]
         return found
 
     def _event_differences(self):
@@ -262,6 +265,11 @@ def with_counts(summary):
 def without_nones(state):
     """A pod's state without what it does not have."""
     return {key: value for key, value in state.items() if value is not None and value != {}}
+
+
+def status_of(kind, obj):
+    """What is compared of an object."""
+    return shown(obj) if kind == "ElasticQuota" else without_zeros(obj.get("status", {}))
 
 
 def without_zeros(status):

@@ -199,6 +199,15 @@ class KoordPlay:
         """{node: weighted score} of a plugin."""
         return {node.name: node.scores[plugin].weighted for node in said.nodes if plugin in node.scores}
 
+    def compare_nominations(self, names, otherwise=()):
+        """The nodes to which these pods are nominated in the end, but those that are `otherwise`: which are to none."""
+        for name in sorted(names):
+            pod = self.embedded.get("Pod", name)
+            nominated = pod and pod.get("status", {}).get("nominatedNodeName")
+            recorded = self.record["expected"][f"default/{name}"].get("nominatedNode")
+            if nominated != (None if name in otherwise else recorded) or (name in otherwise and not recorded):
+                self.differences.append(f"{name}: nominated to {nominated}, recorded {recorded}")
+
     @property
     def victims(self):
         """Names of the pods that are evicted in the record."""

@@ -33,6 +33,7 @@ class Play(KoordPlay):
         pods = {key.partition("/")[2]: expected for key, expected in self.record["expected"].items() if "/" in key}
         # Without steps, pods that are bound in the record are put on their nodes.
         self.compare_events({name for name, pod in pods.items() if self.record.get("steps") or not pod["bound"]})
+        self.compare_nominations(pods.keys())
         for key, expected in self.record["expected"].items():
             if "/" not in key:
                 continue

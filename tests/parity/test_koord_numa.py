@@ -59,6 +59,7 @@ class Play(PlacingPlay):
     def compare_end(self):
         self.compare_evicted()
         self.compare_events(self.alone | set(self.victims))
+        self.compare_nominations(self.alone)
         for node, recorded in self.record["expected"]["debug"].items():
             ours = without(self.answered(nodenumaresource.DECLARATION, node))
             if ours != without(recorded):
