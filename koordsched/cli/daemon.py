@@ -376,7 +376,7 @@ class Daemon:
         return stop
 
     def _longest_stall(self) -> float | None:
-        """Seconds after which a leader that hangs must exit: others may lead by then. None while its lease is renewed."""
+        """Seconds after which a leader that hangs must exit, as others may lead by then; None while its lease holds."""
         deadline = self._elector.deadline() if self._elector is not None else float("-inf")
         if float("-inf") < deadline <= self._clock.boottime():
             return self._resolved.leader_election.renew_deadline.seconds
