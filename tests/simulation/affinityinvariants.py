@@ -50,6 +50,10 @@ class AffinityInvariants:
         return bool(anti & (nodes[0]["metadata"].get("labels") or {}).items())
 
     def _states(self, pod, decision):
-        meta = pod["metadata"]
-        states = self._invariants.pods.states_since((meta["namespace"], meta["name"]), decision.versions[PODS])
+        """A pod that was being bound by then counts as it was when it was placed, until its binding is seen."""
+        meta, version = pod["metadata"], decision.versions[PODS]
+        known = self._invariants.bound.get(meta["uid"])
+        if known is not None and known.decision is not None and known.version > version:
+            version = min(version, known.decision.versions[PODS])
+        states = self._invariants.pods.states_since((meta["namespace"], meta["name"]), version)
         return [state for state in states if state and state["metadata"]["uid"] == meta["uid"]] or [pod]
