@@ -53,6 +53,7 @@ from koordsched.observability.metrics import Metrics
 from koordsched.observability.servingtls import ServingError
 from koordsched.observability.watchdog import GcMonitor, LoopMonitor, Watchdog
 from koordsched.plugins import CONTROLLERS, IN_TREE
+from koordsched.scheduling.cycle import unmeasured
 from koordsched.scheduling.recording import NOT_RECORDING
 from koordsched.scheduling.scheduler import Scheduler
 
@@ -173,6 +174,7 @@ class Daemon:
             own_pod=own_pod,
             fence=self._may_write,
             recorder=journal.recorder if journal is not None else NOT_RECORDING,
+            cpu_time=time.thread_time if journal is None else unmeasured,  # what is recorded must repeat
         )
         observe_plugins(metrics, scheduler.profiles)
         if journal is not None:

