@@ -82,7 +82,7 @@ class Follower(ReplayedScheduler):
             Promised: self._promised,
             Refused: self._refused,
             Undone: self._taken_back,
-            Activated: lambda record: None,
+            Activated: lambda record: self.scheduler.evictions.activate(record.uid, None),
         }
 
     def decides(self, record: Step | Outcome) -> bool:

@@ -47,7 +47,7 @@ class Busy(BusyCluster, Draw):
         return pod
 
 
-@pytest.mark.parametrize("seed", quick_first([1, 2, 3, 4, 5, 6], 1))
+@pytest.mark.parametrize("seed", quick_first([3, 1, 2, 4, 5, 6], 2))
 def test_a_journal_is_replayed_equal(seed):
     check_replays(partial(Busy, seed), row_state)
 
