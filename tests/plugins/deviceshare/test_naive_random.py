@@ -2,6 +2,7 @@
 
 import sys
 from collections import Counter
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -57,12 +58,12 @@ ELSEWHERE = {
 """Lines that these states do not reach."""
 
 
-def decisions(seeds, odd=False):
-    """(state, pod, Decision) of every pod of the states."""
+def decisions(seeds, odd=False, **more):
+    """(state, pod, Decision) of every pod of the states. `more`: arguments."""
     for seed in seeds:
         state = random_state(seed, odd=odd)
         for pod in state.pending:
-            yield state, pod, MODEL.decide(state.objects, pod, state.args, gates=state.gates)
+            yield state, pod, MODEL.decide(state.objects, pod, {**state.args, **more}, gates=state.gates)
 
 
 @pytest.mark.parametrize("odd", [False, True])
@@ -154,7 +155,7 @@ def test_random_states_reach_every_verdict():
 def test_random_states_reach_every_line():
     reached = Lines(Path(naive.__file__).parent)
     with reached:
-        for state, pod, decision in decisions(range(100)):
+        for state, pod, decision in chain(decisions(range(100)), decisions(range(50), improvedAllocation=True)):
             for at, (name, said) in enumerate(decision.verdicts.items()):
                 if said.passed:
                     decision.place(name)
