@@ -108,7 +108,7 @@ RIGHT = {
             ("Pod/works/top", "FailedScheduling", "not eligible due to a terminating pod on the nominated node."),
         ],
     },
-    # Nobody is evicted if that does not free enough.
+    # No pod is evicted if that does not free enough.
     "quota-preempt-not-enough": {
         "pods": {
             "works/top": {

@@ -30,7 +30,7 @@ class Interruptions:
         return [(2, self._create_urgent), (1, self._end_some_promises)]
 
     def tidy_up(self):
-        """Room is made once more; those for whom it was may go before they take it, and nothing else wakes others."""
+        """Frees room once more. Pods nominated to it may be deleted before they are bound; no other event follows."""
         self._create_urgent()
 
     # --- from the place to the binding ---------------------------------------------------------------

@@ -13,8 +13,8 @@ PENDING, UNDER_WAY = "PodResizePending", "PodResizeInProgress"
 
 
 class Resizes:
-    """Acts on running pods of one container. Kubelets answer some seconds later: at once or in two steps, or they defer
-    it or find it infeasible; and what is in force may change although nobody asked for it now."""
+    """Resizes running pods of one container. Kubelets actuate a resize some seconds later, in one step or two, defer
+    it, or find it infeasible. Sometimes the status alone changes, without a resize."""
 
     def __init__(self, simulation):
         self.server = simulation.server

@@ -1,4 +1,4 @@
-"""The Permit plugin of the simulation lets go whom it means to."""
+"""The Permit plugin of the simulation allows the waiting pods that it is to allow."""
 
 import asyncio
 from random import Random
