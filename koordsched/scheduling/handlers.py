@@ -202,6 +202,10 @@ class PodHandler:
             self.queue.delete(waiting)
         was_assumed = self.cluster.is_assumed(pod.uid)
         before = self.cluster.set_pod(pod)
+        if before is not None and before.node != pod.node:
+            # Not our doing: it left its former node, and is new on this one.
+            self.queue.move_all(ASSIGNED_POD_DELETE, before, None)
+            before = None
         if before is None or was_assumed:
             self.queue.move_all(ASSIGNED_POD_ADD, None, pod)
             if before is None or (before.labels is pod.labels and before.requests is pod.requests):

@@ -151,9 +151,9 @@ class Invariants:
             self.bound.pop(uid, None)
             return
         before = (old or {}).get("spec", {}).get("nodeName", "")
-        if before and before != node:
+        if before and before != node and self.server.writer:
             self.fail(f"pod {new['metadata']['name']} moved from {before} to {node or 'nowhere'}")
-        if node and not before:
+        if node and node != before:
             decision = self.decisions.get((self.server.writer, uid))
             self.bound[uid] = Bound(change.record.rv, decision)
             if self.server.writer:

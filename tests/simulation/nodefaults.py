@@ -8,6 +8,7 @@ from koordsched.fakecluster.clock import rfc3339
 from koordsched.fakecluster.defaults import default_pod_spec
 from koordsched.plugins.nodecircuitbreaker.record import ANNOTATION
 from koordsched.plugins.shared.workloads import Workload
+from koordsched.plugins.workloadquarantine.falls import is_up
 from koordsched.plugins.workloadquarantine.record import PREFIX, key_of
 from tests.plugins.objects import pod
 from tests.simulation.apiserver import call_later
@@ -243,9 +244,11 @@ class NodeFaults:
                 self._pin(name, 2)
         leader = self.simulation.leader()
         await asyncio.sleep(4)
+        # A young node that is down when it is first seen may never have been up.
+        seen = [node for node in targets if leader is not None and _is_up_for(leader, node)]
         for node in targets:
             self._fell(node, boots=False, back=10)
-        struck = self._with_bombs(targets)
+        struck = self._with_bombs(seen)
         await asyncio.sleep(3)
         # Pods that were evicted meanwhile, by their quota or for more important ones, speak against nothing.
         struck = [node for node in struck if node in self._with_bombs(targets)]
@@ -290,6 +293,13 @@ class NodeFaults:
 
     def _now(self):
         return rfc3339(self.server.clock.wall())
+
+
+def _is_up_for(process, name):
+    """Whether a replica knows the node, as one that is up."""
+    table = process.scheduler.cluster.table
+    row = table.row_of.get(name)
+    return row is not None and is_up(table.nodes[row])
 
 
 def own(made, kind, name):

@@ -70,6 +70,7 @@ FAULTS = {
     "claim replaced by a namesake": r"claim \S+ is replaced by a namesake$",
     "claim of a pod deleted": r"claim \S+ of a pod is deleted$",
     "claim allocated by another client": r"claim \S+ is allocated by another client$",
+    "pod moved": r"pod \S+ is on \S+, no longer on ",
     "pod to be resized": r"pod \S+ is to be resized: ",
     "pod resized in its status alone": r"pod \S+ is resized in its status alone",
     "resize deferred": r"resize of pod \S+: deferred$",

@@ -63,6 +63,8 @@ class Plan:
     """Running pods are resized in place."""
     interruptions: bool = False
     """Pods that were just placed are deleted, replaced or refused, or lose their node; many promises end."""
+    moves: bool = False
+    """Running pods are on another node from one moment to the next."""
     lease_edges: bool = False
     """Much happens at the edges of leases, and reading the clock by which they count takes time, too."""
     mixed_groups: bool = False
@@ -103,6 +105,7 @@ class Plan:
             in_protobuf=Random(f"{seed} encoding").random() < 0.25,
             interruptions=Random(f"{seed} interrupting").random() < 0.25,
             resizes=Random(f"{seed} resizing").random() < 0.25,
+            moves=Random(f"{seed} moving").random() < 0.25,
             lease_edges=elects and Random(f"{seed} edges").random() < 0.25,
         )
         if len(OFTEN_MEASURED.intersection(plan.features)) > 1 or {"gangs", "claims"}.intersection(plan.features):

@@ -24,6 +24,7 @@ from tests.simulation.invariants import PODS, Invariants
 from tests.simulation.kubelets import Kubelets
 from tests.simulation.loadusers import LoadUsers
 from tests.simulation.loop import SimulationLoop
+from tests.simulation.moves import Moves
 from tests.simulation.nativeinvariants import GROUPS, NativeInvariants
 from tests.simulation.nativeusers import NativeUsers
 from tests.simulation.nodefaults import NodeFaults
@@ -108,6 +109,7 @@ class Simulation:
         self.natives = NativeUsers(self) if has_native_groups(self.plan) else None
         self.resizes = Resizes(self) if self.plan.resizes else None
         self.invariants.least_requested = least_requested if self.plan.resizes else None
+        self.moves = Moves(self) if self.plan.moves else None
         self.native_checks = None
         if self.natives is not None:
             self.native_checks = NativeInvariants(self.invariants, self.server)
@@ -197,6 +199,7 @@ class Simulation:
                 self.quotas.grow()
                 await asyncio.sleep(SETTLED)
             await self._until_no_reservation_ends()
+            await self._come_to_rest([leader for leader in [self.leader()] if leader is not None])
             for task in lasting:
                 if task.done():
                     task.result()  # none of them ends by itself

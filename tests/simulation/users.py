@@ -38,7 +38,7 @@ class Users:
         self.reservations = simulation.reservations
         self.gangs = simulation.gangs
         self.claims = simulation.claims
-        later = (simulation.natives, simulation.resizes, simulation.interruptions)
+        later = (simulation.natives, simulation.resizes, simulation.interruptions, simulation.moves)
         more = (self.loads, self.faults, self.numa, self.devices, self.reservations, self.gangs, self.claims, *later)
         self._more = [each for each in more if each is not None]
         """Those who act on what a world has beside pods, nodes, volumes and quotas."""

@@ -41,6 +41,32 @@ def pod_count_not_taken_back(original):
     return account
 
 
+def _is_elsewhere(cluster, pod):
+    known = cluster.assigned.get(pod.uid)
+    return known is not None and known.node != pod.node and not cluster.is_assumed(pod.uid)
+
+
+@mutation(ClusterState, "set_pod")
+def pod_on_another_node_counted_where_it_was(original):
+    def set_pod(self, pod):
+        if _is_elsewhere(self, pod):
+            pod.node = self.assigned[pod.uid].node
+        return original(self, pod)
+
+    return set_pod
+
+
+@mutation(PodHandler, "_assigned")
+def pod_on_another_node_wakes_no_pod(original):
+    def assigned(self, pod):
+        if _is_elsewhere(self.cluster, pod):
+            self.cluster.set_pod(pod)
+        else:
+            original(self, pod)
+
+    return assigned
+
+
 @mutation(ClusterState, "upsert_node")
 def orphans_left_behind_when_their_node_returns(original):
     def upsert_node(self, node):
