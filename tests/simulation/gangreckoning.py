@@ -347,9 +347,10 @@ def _is_bound(pod):
 
 
 def _bound_at(pod):
-    """When the pod was bound by the server's clock, in seconds since the epoch."""
+    """When the pod was bound by the server's clock, in seconds since the epoch; or later, when the
+    answer to the binding was lost and a status says that it failed."""
     for condition in pod["status"].get("conditions", ()):
-        if condition["type"] == "PodScheduled" and condition["status"] == "True":
+        if condition["type"] == "PodScheduled":
             return datetime.fromisoformat(condition["lastTransitionTime"]).timestamp()
     return 0.0
 
