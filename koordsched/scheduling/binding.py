@@ -208,6 +208,7 @@ class BindingCycle:
                 return _named(status, f'running PreBind plugin "{pre_bind.name}"')
         if (work or pod.uid in self._written) and not (status := await self._patch(placement)).ok:
             return _named(status, 'running PreBindExtension plugin "DefaultPreBind"')
+        await self.reporter.withdraw(pod)
         if self.first is not None and self.first.may_bind(pod):
             taken = await self.first.bind(pod, node)
             if taken is not None:

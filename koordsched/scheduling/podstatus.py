@@ -77,10 +77,11 @@ class PodStatusWriter:
         """States of pods that are being written right now."""
         self._written: dict[str, _Wish] = {}
         """What was sent last but may not have come back through the watch yet."""
-        self._busy: set[str] = set()
+        self._busy: dict[str, asyncio.Task[None]] = {}
+        self._withdrawn: set[str] = set()
+        """Of these, pods that are about to be bound: nothing is tried again."""
         self._moot: set[str] = set()
         """Of these, pods that were forgotten meanwhile: nothing is tried again or kept."""
-        self._tasks: set[asyncio.Task[None]] = set()
         self.dropped = 0
 
     def condition(self, pod: Pod, reason: str, message: str, nominated: str | None) -> None:
@@ -113,10 +114,27 @@ class PodStatusWriter:
         if uid in self._busy:
             self._moot.add(uid)
 
+    async def withdraw(self, uid: str) -> None:
+        """The pod is about to be bound: what was to be written is dropped, and what is on its way must arrive first.
+
+        Else a bound pod would show that it is not scheduled, or a nomination. Returns when the API server has answered,
+        or did not in time.
+        """
+        for wishes in (self._wishes, self._held):
+            wish = wishes.get(uid)
+            if wish is not None:
+                wish.condition = wish.nominated = None
+                if wish.waits is None:
+                    del wishes[uid]
+        under_way = self._busy.get(uid)
+        if under_way is not None:
+            self._withdrawn.add(uid)
+            await asyncio.wait([under_way])
+
     async def drain(self) -> None:
         """Waits until everything is written or given up."""
-        while self._tasks:
-            await asyncio.wait(self._tasks)
+        while self._busy:
+            await asyncio.wait(self._busy.values())
 
     @property
     def unwritten(self) -> int:
@@ -173,10 +191,7 @@ class PodStatusWriter:
     def _pump(self) -> None:
         while self._wishes and len(self._busy) < _IN_FLIGHT:
             uid, wish = self._wishes.popitem(last=False)
-            self._busy.add(uid)
-            task = asyncio.get_running_loop().create_task(self._write(uid, wish))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._busy[uid] = asyncio.get_running_loop().create_task(self._write(uid, wish))
 
     async def _write(self, uid: str, wish: _Wish) -> None:
         pod = wish.pod
@@ -192,8 +207,10 @@ class PodStatusWriter:
                     self._held.pop(uid, None)
                     return
                 except PatchFailed as error:
-                    if attempt == _RETRIES:
+                    is_last = attempt == _RETRIES
+                    if is_last:
                         _log.warning("status of %s not written after %d tries: %s", pod.title, attempt + 1, error)
+                    if is_last or uid in self._withdrawn:
                         wish.in_doubt = True
                         self._sent(uid, wish)
                         return
@@ -202,7 +219,8 @@ class PodStatusWriter:
                     return
                 delay *= _RETRY_FACTOR
         finally:
-            self._busy.discard(uid)
+            del self._busy[uid]
+            self._withdrawn.discard(uid)
             self._moot.discard(uid)
             held = self._held.pop(uid, None)
             if held is not None:

@@ -38,6 +38,9 @@ class Reporter(handle.EventRecorder):
     def waiting(self, pod: Pod, reason: str, message: str) -> None:
         """The pod waits without having been refused; with an empty reason it does not any more."""
 
+    async def withdraw(self, pod: Pod) -> None:
+        """The pod is about to be bound: its status as a pending pod is not written any more, nor on its way."""
+
     def gone(self, uid: str) -> None:
         """The pod is gone or has a node: its status as a pending pod is not written any more."""
 
@@ -117,6 +120,10 @@ class UserReporter(Reporter):
         """The condition of a pod that waits without having been refused; virtual pods have none."""
         if pod.uid not in self._virtual:
             self._status.waiting(pod, reason, message)
+
+    async def withdraw(self, pod: Pod) -> None:
+        if pod.uid not in self._virtual:
+            await self._status.withdraw(pod.uid)
 
     def gone(self, uid: str) -> None:
         """The pod is gone or has a node."""

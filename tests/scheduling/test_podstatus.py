@@ -5,7 +5,7 @@ import asyncio
 import orjson
 import pytest
 
-from koordsched.scheduling.podstatus import PatchFailed, PatchRejected, PodStatusWriter
+from koordsched.scheduling.podstatus import WAITING, PatchFailed, PatchRejected, PodStatusWriter
 from tests.plugins.harness import Bench
 from tests.plugins.objects import pod
 from tests.virtualtime import run
@@ -191,5 +191,42 @@ def test_nothing_is_kept_of_a_pod_that_somebody_else_gave_a_node(errors):
         await writer.drain()
         assert [status["conditions"][0]["status"] for _, status in server.patches] == ["False"] * max(1, len(errors))
         assert writer.unwritten == writer.remembered == 0
+
+    run(main())
+
+
+@pytest.mark.parametrize("errors", [[], [PatchFailed("no answer")]], ids=["written", "in doubt"])
+def test_before_a_binding_what_is_under_way_arrives_and_nothing_else_is_written(errors):
+    async def main():
+        server, waiting = Server(*errors), Bench().pod(pod("p"))
+        writer, began = writer_to(server), asyncio.get_running_loop().time()
+        writer.condition(waiting, "Unschedulable", "before", None)
+        await asyncio.sleep(0.01)
+        writer.condition(waiting, "Unschedulable", "after", "alder")
+        await writer.withdraw(waiting.uid)
+        assert asyncio.get_running_loop().time() - began == pytest.approx(0.1)
+        assert writer.unwritten == 0
+        await asyncio.sleep(10)
+        assert server.messages() == ["before"]
+        # The binding failed.
+        writer.condition(waiting, "Unschedulable", "before", None)
+        await writer.drain()
+        assert server.messages() == ["before"] + ["before"] * bool(errors)
+
+    run(main())
+
+
+def test_before_a_binding_that_a_wait_is_over_is_still_written():
+    async def main():
+        server, waiting = Server(), Bench().pod(pod("p"))
+        writer = writer_to(server)
+        writer.waiting(waiting, "GangNotComplete", "waits")
+        await asyncio.sleep(0.01)
+        writer.condition(waiting, "Unschedulable", "no room", "alder")
+        writer.waiting(waiting, "", "")
+        await writer.withdraw(waiting.uid)
+        await writer.drain()
+        said = [[(each["type"], each["status"]) for each in status["conditions"]] for _, status in server.patches]
+        assert said == [[(WAITING, "True")], [(WAITING, "False")]]
 
     run(main())

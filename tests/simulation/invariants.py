@@ -91,6 +91,8 @@ class Invariants:
         """`claiminvariants.without_served`, None where pods claim no devices."""
         self.least_requested = None
         """`resizes.least_requested`, None where pods are not resized."""
+        self.calm = False
+        """No request travels late any more."""
         self._on_violation = on_violation
         self._orders = count()
         self._plugins = Profile({}).plugins
@@ -167,6 +169,10 @@ class Invariants:
             return
         if uid not in self.attempted.get(self.server.writer, ()):
             self.fail(f"{self.server.writer} writes the status of pod {name} {uid}, which it never tried to place")
+        bound = self.bound.get(uid)
+        own = bound is not None and bound.decision is not None and bound.decision.writer == self.server.writer
+        if own and self.calm:
+            self.fail(f"{self.server.writer} writes {_verdict(new)} into pod {name}, which it has bound")
 
     # --- bindings ----------------------------------------------------------------------------------
 

@@ -52,6 +52,9 @@ from tests.simulation.weather import Weather
 SETTLED = 75.0
 """Virtual seconds from the last fault until everything that fits must have its node."""
 
+CALM = 20.0
+"""Virtual seconds from the last fault until no request is on its way that was sent before."""
+
 LOOKS = 400
 """Twenty a virtual second: by then replicas have heard of what was written last, and ended the attempts they are at."""
 LOOK_EVERY = 1.0
@@ -192,7 +195,7 @@ class Simulation:
             self.weather.clear()
             self.users.tidy_up()
             stages = [self.faults.stage(self.breaker_checks)] if self.faults is not None else []
-            await asyncio.gather(asyncio.sleep(SETTLED), *stages)
+            await asyncio.gather(asyncio.sleep(SETTLED), self._be_calm(), *stages)
             if self.faults is not None:
                 await self.faults.quiet()
             if self.quotas is not None:
@@ -209,6 +212,10 @@ class Simulation:
                 task.cancel()
             await asyncio.gather(*trouble, *lasting, return_exceptions=True)
             await self._end_all()
+
+    async def _be_calm(self):
+        await asyncio.sleep(CALM)
+        self.invariants.calm = True
 
     async def _until_no_reservation_ends(self):
         """By the leader's clock, which may differ so much that one ends at any time; nor was one deleted just now."""
@@ -288,7 +295,7 @@ class Simulation:
     def _is_busy(self, process):
         scheduler, reflectors = process.scheduler, process.scheduler.watches.reflectors
         under_way = [*scheduler.queue.in_flight_pods(), *scheduler.cluster.assumed]
-        return bool(under_way or scheduler.binding.in_flight or scheduler._status._tasks) or any(
+        return bool(under_way or scheduler.binding.in_flight or scheduler._status._busy) or any(
             int(reflectors[path].resource_version or 0)
             < max((each.rv for each in self.server.records(path)), default=0)
             for path in (PODS, *self.compacted)
