@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,9 +25,14 @@ from koordsched.framework.interface import (
     ShapeScore,
 )
 from koordsched.framework.status import SKIP, SUCCESS, Code, Codes, Status
+from koordsched.plugins.shared.matching.labelkeys import needed, offered
 from koordsched.plugins.shared.matching.nodeselector import NodeSelectors, NodeTerm, NodeTerms, RequiredNodes
 from koordsched.plugins.shared.matching.rows import count_of, refused, refused_row, single
+from koordsched.queue.groupindex import KeyedGroups
 from koordsched.queue.hints import HintRegistration, QueueingHint, Scope
+
+_NAME = "", "metadata.name"
+"""Beside the keys of labels."""
 
 REASON_POD = "node(s) didn't match Pod's node affinity/selector"
 REASON_ENFORCED = "node(s) didn't match scheduler-enforced node affinity"
@@ -143,6 +148,7 @@ class NodeAffinity(ShapePreFilter, ShapeFilter, ShapeScore):
                 ClusterEvent(NODE, ActionType.ADD | ActionType.UPDATE_NODE_LABEL),
                 self._after_node_change,
                 Scope.SHAPE,
+                index=KeyedGroups(_needs, _offers),
             )
         ]
 
@@ -154,6 +160,23 @@ class NodeAffinity(ShapePreFilter, ShapeFilter, ShapeScore):
 
     def _accepts(self, required: RequiredNodes, node: Node) -> bool:
         return (self._enforced is None or self._enforced.matches(node)) and required.matches(node)
+
+
+def _needs(pod: Pod) -> Iterator[list[Collection[Hashable]]]:
+    """Labels, or the name, of a node that fits: for each term those that it asks for."""
+    spec, affinity = pod.shape.spec, _node_affinity(pod.shape)
+    selected: list[Collection[Hashable]] = [(label,) for label in spec.node_selector.items()]
+    if affinity is None or affinity.required is None:
+        yield selected
+        return
+    for term in affinity.required.node_selector_terms:
+        names = _named_nodes(term)
+        named = [[(_NAME, name) for name in names]] if names is not None else []
+        yield [*selected, *named, *needed((e.key, e.operator, e.values) for e in term.match_expressions)]
+
+
+def _offers(old: Any, new: Any) -> list[set[Hashable]]:
+    return [{(_NAME, new.metadata.name), *offered(new.metadata.labels)} if new is not None else set()]
 
 
 def _node_affinity(shape: PodShape) -> WireNodeAffinity | None:

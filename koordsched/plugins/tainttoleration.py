@@ -4,7 +4,8 @@ spec 3.3).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Hashable, Iterator, Sequence
+from itertools import islice
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -22,8 +23,18 @@ from koordsched.framework.interface import Normalization, Scores, ShapeFilter, S
 from koordsched.framework.status import Code, Codes
 from koordsched.plugins.shared.matching.lookup import ColumnLookup
 from koordsched.plugins.shared.matching.rows import refused, refused_row, single
-from koordsched.plugins.shared.matching.tolerations import Tolerations, tolerations_of
+from koordsched.plugins.shared.matching.tolerations import (
+    NO_EXECUTE,
+    NO_SCHEDULE,
+    Tolerations,
+    tolerated_by,
+    tolerations_of,
+)
+from koordsched.queue.groupindex import KeyedGroups
 from koordsched.queue.hints import HintRegistration, QueueingHint, Scope
+
+_LOOKED_AT = 16
+"""Taints of a node by which those are looked for who tolerate them all."""
 
 REASON = "node(s) had untolerated taint(s)"
 
@@ -89,11 +100,23 @@ class TaintToleration(ShapeFilter, ShapeScore):
                 ClusterEvent(NODE, ActionType.ADD | ActionType.UPDATE_NODE_TAINT),
                 _after_node_change,
                 Scope.SHAPE,
+                index=KeyedGroups(_needs, _offers),
             ),
             HintRegistration(
                 self.name, ClusterEvent(POD, ActionType.UPDATE_POD_TOLERATION), _after_pod_change, Scope.OWN_POD
             ),
         ]
+
+
+def _needs(pod: Pod) -> Iterator[list[Collection[Hashable]]]:
+    return ([(toleration,)] for toleration in sorted(tolerations_of(pod.shape).listed))
+
+
+def _offers(old: Any, new: Any) -> list[Collection[Hashable]] | None:
+    """For taints that keep pods out the tolerations of which one is needed; None if there is no such taint."""
+    taints = new.spec.taints if new is not None else ()
+    refusing = (taint for taint in taints if taint.effect in (NO_SCHEDULE, NO_EXECUTE))
+    return [[*tolerated_by(taint)] for taint in islice(refusing, _LOOKED_AT)] or None
 
 
 def _after_node_change(pod: Pod, old: Any, new: Any) -> QueueingHint:

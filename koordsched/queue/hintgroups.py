@@ -13,13 +13,23 @@ from koordsched.queue.item import P, QueuedPod
 
 
 class HintGroup(Generic[P]):
-    """Pods of one shape that wait for the same plugins: single pods, and sets of equivalent pods."""
+    """Pods of one shape that wait for the same plugins: single pods, and sets of equivalent pods.
 
-    __slots__ = ("equivalents", "gating_plugin", "identity", "pending_plugins", "plugins", "pods", "profile")
+    `number`: grows from group to group.
+    """
+
+    __slots__ = ("equivalents", "gating_plugin", "identity", "number", "pending_plugins", "plugins", "pods", "profile")
 
     def __init__(
-        self, identity: Hashable, profile: str, plugins: frozenset[str], pending: frozenset[str], gating_plugin: str
+        self,
+        number: int,
+        identity: Hashable,
+        profile: str,
+        plugins: frozenset[str],
+        pending: frozenset[str],
+        gating_plugin: str,
     ) -> None:
+        self.number = number
         self.identity = identity
         self.profile = profile
         self.plugins = plugins

@@ -12,6 +12,8 @@ answer mostly depends on the pod's shape alone, so the queue asks once per group
 * `Scope.OWN_POD`: the change must be one of the pod itself; changes of other objects never ask it;
 * `Scope.POD`: every pod is asked. Always right, and slow.
 
+With an `index` (`queue.groupindex`), which answers for the first two scopes, only the groups are asked that it finds.
+
 A change of the waiting pod itself is put to the hints of every scope that registered it.
 """
 
@@ -24,6 +26,7 @@ from enum import Enum, IntEnum, auto
 from typing import Any, Generic, Protocol, TypeAlias
 
 from koordsched.cluster.events import NODE, STANDARD_RESOURCES, WILDCARD, ActionType, ClusterEvent
+from koordsched.queue.groupindex import GroupIndex
 from koordsched.queue.item import P, QueuedPod
 
 _log = logging.getLogger(__name__)
@@ -116,6 +119,7 @@ class HintRegistration(Generic[P]):
     fn: HintFn[P] | None = None
     scope: Scope | GroupBy[P] | ByKey[P] | NominatedTo = Scope.POD
     other_node: OtherNodeHint[P] | None = None
+    index: GroupIndex[P] | None = None
 
 
 class HintObserver(Protocol):
@@ -147,6 +151,8 @@ class PluginHints(Generic[P]):
 
     #: Asked once per group.
     shared: list[HintRegistration[P]] = field(default_factory=list)
+    #: Those that find the groups to be asked, if all do; None: every group is asked.
+    indexes: list[GroupIndex[P]] | None = field(default_factory=list)
     #: Asked pod by pod.
     individual: list[HintRegistration[P]] = field(default_factory=list)
     #: Asked for the pods found in an index; with each the index.
@@ -164,8 +170,25 @@ class PluginHints(Generic[P]):
             return
         elif isinstance(scope, GroupBy) or scope is Scope.SHAPE or registration.fn is None:
             self.shared.append(registration)
+            if registration.index is None:
+                self.indexes = None
+            elif self.indexes is not None:
+                self.indexes.append(registration.index)
         else:
             self.individual.append(registration)
+            self.indexes = None
+
+    def concerned(self, old: Any, new: Any) -> Iterable[Hashable] | None:
+        """The groups to be asked about an event; None: all that the plugin has rejected."""
+        if self.indexes is None:
+            return None
+        found: dict[Hashable, None] = {}
+        for index in self.indexes:
+            groups = index.concerned(old, new)
+            if groups is None:
+                return None
+            found.update(dict.fromkeys(groups))
+        return found
 
 
 Matched: TypeAlias = Mapping[str, PluginHints[P]]
@@ -189,6 +212,10 @@ class HintTable(Generic[P]):
         self._other_node_hints: dict[ClusterEvent, tuple[OtherNodeHint[P], ...]] = {}
         self._group_keys = {
             plugin: tuple(dict.fromkeys(r.scope for r in own if isinstance(r.scope, GroupBy)))
+            for plugin, own in self._by_plugin.items()
+        }
+        self._group_indexes = {
+            plugin: tuple(dict.fromkeys(r.index for r in own if r.index is not None))
             for plugin, own in self._by_plugin.items()
         }
         self._indexes = {
@@ -221,6 +248,10 @@ class HintTable(Generic[P]):
     def group_key(self, pod: P, plugins: Iterable[str]) -> tuple[Hashable, ...]:
         """What, besides the shape, the answers of these plugins depend on."""
         return tuple(scope.key(pod) for plugin in plugins for scope in self._group_keys.get(plugin, ()))
+
+    def group_indexes(self, plugins: Iterable[str]) -> Iterator[GroupIndex[P]]:
+        """Where groups are filed that these plugins have rejected."""
+        return (index for plugin in plugins for index in self._group_indexes.get(plugin, ()))
 
     def index_keys(self, pod: P, plugins: Iterable[str]) -> tuple[tuple[ByKey[P], Hashable], ...]:
         """Where the keyed hints of these plugins find the pod, each place once."""

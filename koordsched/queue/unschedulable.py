@@ -7,18 +7,22 @@ key. Of equivalent pods (`queue.equivalence`) an event moves one.
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator, Mapping
-from typing import Any, Generic, TypeAlias
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from operator import attrgetter
+from typing import Any, Generic, TypeAlias, cast
 
 from koordsched.cluster.events import ClusterEvent
 from koordsched.queue.backoff import BackoffPolicy
 from koordsched.queue.counters import QueueCounters
 from koordsched.queue.equivalence import EquivalentPods, Refusal
 from koordsched.queue.hintgroups import HintGroup
-from koordsched.queue.hints import HintTable, Strategy
+from koordsched.queue.hints import HintTable, PluginHints, Strategy
 from koordsched.queue.inflight import RecordedEvent
 from koordsched.queue.item import P, Place, PodShape, QueuedPod
+
+_log = logging.getLogger(__name__)
 
 #: What pods of one shape must have in common to be equivalent; None: this pod is equivalent to no other.
 EquivalenceKey: TypeAlias = Callable[[P], Hashable | None]
@@ -42,6 +46,7 @@ class UnschedulablePods(Generic[P]):
         self._policy = policy
         self._counters = counters
         self._groups: dict[Hashable, HintGroup[P]] = {}
+        self._next_number = 0
         self._by_plugin: dict[tuple[str, str], dict[HintGroup[P], None]] = {}
         self._by_key: dict[Hashable, dict[QueuedPod[P], None]] = {}
         # Pods come here right after their timestamp was set, so all three are in the order of age.
@@ -135,15 +140,21 @@ class UnschedulablePods(Generic[P]):
         identity = (pod.shape, plugins, pending, gating_plugin, key)
         group = self._groups.get(identity)
         if group is None:
-            group = self._groups[identity] = HintGroup(identity, profile, plugins, pending, gating_plugin)
+            number = self._next_number
+            self._next_number += 1
+            group = self._groups[identity] = HintGroup(number, identity, profile, plugins, pending, gating_plugin)
             for plugin in ordered:
                 self._by_plugin.setdefault((profile, plugin), {})[group] = None
+            for index in self._tables[profile].group_indexes(ordered):
+                index.add(group, pod)
         return group
 
     def _drop_if_empty(self, group: HintGroup[P]) -> None:
         if group.pods or group.equivalents:
             return
         del self._groups[group.identity]
+        for index in self._tables[group.profile].group_indexes(group.plugins):
+            index.remove(group)
         for plugin in group.plugins:
             groups = self._by_plugin[group.profile, plugin]
             del groups[group]
@@ -261,8 +272,9 @@ class UnschedulablePods(Generic[P]):
             matched = table.matching(event)
             asked: dict[HintGroup[P], None] = {}
             for plugin, hints in matched.items():
-                if hints.shared or hints.individual:
-                    asked.update(self._by_plugin.get((profile, plugin), {}))
+                groups = self._by_plugin.get((profile, plugin))
+                if groups and (hints.shared or hints.individual):
+                    asked.update(dict.fromkeys(self._concerned(groups, hints, old, new)))
             for group in asked:
                 if group.considers(matched):
                     group.ask(table, matched, recorded, found, woken)
@@ -280,6 +292,20 @@ class UnschedulablePods(Generic[P]):
                                 and table.answer(registration, event, queued.pod, old, new)
                             ):
                                 found[queued] = worth
+
+    @staticmethod
+    def _concerned(
+        groups: dict[HintGroup[P], None], hints: PluginHints[P], old: Any, new: Any
+    ) -> Iterable[HintGroup[P]]:
+        """Those of the groups that a plugin has rejected that are asked about an event, oldest first."""
+        try:
+            found = hints.concerned(old, new)
+        except Exception:
+            _log.exception("it is unknown which pods an event may help: all are asked")
+            return groups
+        if found is None:
+            return groups
+        return sorted(cast("Iterable[HintGroup[P]]", found), key=attrgetter("number"))
 
     # Time
 

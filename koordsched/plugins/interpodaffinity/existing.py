@@ -5,6 +5,7 @@ Equal terms are one object, however many pods have them; pods without terms cost
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from enum import IntEnum
 from functools import partial
@@ -74,6 +75,8 @@ class ExistingTerms:
         # Terms that some pod has now: label key -> value -> terms that ask for it, and those that ask otherwise.
         self._by_pair: dict[str, dict[str, dict[TermCounts, None]]] = {}
         self._others: dict[TermCounts, None] = {}
+        self._repelling: Counter[str] = Counter()
+        """By topology key, how many required anti-affinity terms of these have it."""
         self._matched: dict[tuple[str, LabelSet], Matched] = {}
         self._matched_version = 0
         self._matched_keys: frozenset[str] = frozenset()
@@ -145,6 +148,8 @@ class ExistingTerms:
     def _file(self, term: TermCounts) -> None:
         self._matched.clear()
         self._sets += isinstance(term.matcher, TermSet)
+        if term.kind is TermKind.REQUIRED_ANTI:
+            self._repelling.update(term.matcher.keys)
         equalities = term.matcher.equalities
         if equalities:
             key, value = equalities[0]
@@ -155,6 +160,11 @@ class ExistingTerms:
     def _unfile(self, term: TermCounts) -> None:
         self._matched.clear()
         self._sets -= isinstance(term.matcher, TermSet)
+        if term.kind is TermKind.REQUIRED_ANTI:
+            for key in term.matcher.keys:
+                self._repelling[key] -= 1
+                if not self._repelling[key]:
+                    del self._repelling[key]
         equalities = term.matcher.equalities
         if not equalities:
             del self._others[term]
@@ -185,6 +195,14 @@ class ExistingTerms:
                 self._matched.clear()
             found = self._matched[identity] = self._match(pod.namespace, pod.labels.labels)
         return found
+
+    def repels_by(self, keys: Iterable[str]) -> bool:
+        """Whether a required anti-affinity term of any pod has one of these topology keys."""
+        return any(key in self._repelling for key in keys)
+
+    def repels(self, owner: Pod) -> bool:
+        """Whether one pod, which need not be on a node any more, has required anti-affinity terms."""
+        return any(term.kind is TermKind.REQUIRED_ANTI for term in self._terms_of(owner))
 
     def objects_to(self, owner: Pod, other: Pod) -> bool:
         """Whether a required anti-affinity term of one pod, which need not be on a node any more, is about another."""

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from typing import Any
 
+from koordsched.api.selectors import SelectorError
 from koordsched.cluster.events import NODE, POD, ActionType, ClusterEvent
 from koordsched.cluster.pod import Pod
 from koordsched.plugins.interpodaffinity.existing import ExistingTerms, TermKind
 from koordsched.plugins.interpodaffinity.incoming import IncomingTerms
+from koordsched.plugins.shared.matching.labelkeys import needed, offered
+from koordsched.queue.groupindex import KeyedGroups
 from koordsched.queue.hints import GroupBy, HintRegistration, QueueingHint
+
+_ADDED = ""
+"""Beside the keys of labels: a node was added."""
 
 
 class AffinityHints:
@@ -27,9 +33,60 @@ class AffinityHints:
         pod_changes = ActionType.ADD | ActionType.DELETE | ActionType.UPDATE_POD_LABEL
         node_changes = ActionType.ADD | ActionType.UPDATE_NODE_LABEL
         return [
-            HintRegistration(self._plugin, ClusterEvent(POD, pod_changes), self._after_pod_change, equivalents),
-            HintRegistration(self._plugin, ClusterEvent(NODE, node_changes), self._after_node_change, equivalents),
+            HintRegistration(
+                self._plugin,
+                ClusterEvent(POD, pod_changes),
+                self._after_pod_change,
+                equivalents,
+                index=KeyedGroups(self._pods_needed, self._pods_offered),
+            ),
+            HintRegistration(
+                self._plugin,
+                ClusterEvent(NODE, node_changes),
+                self._after_node_change,
+                equivalents,
+                index=KeyedGroups(self._keys_needed, self._keys_offered),
+            ),
         ]
+
+    def _pods_needed(self, pod: Pod) -> Iterator[list[Collection[Hashable]]] | None:
+        """Labels of pods that the pod's own terms are about."""
+        try:
+            terms = self._terms_of(pod)
+        except SelectorError:
+            return None
+        if terms is None:
+            return iter(())
+        return (
+            [[(attracts, key) for key in keys] for keys in needed(query.requirements)]
+            for attracts, query in terms.required_queries()
+        )
+
+    def _pods_offered(self, old: Any, new: Any) -> list[set[Hashable]] | None:
+        if new is None and self._existing.repels(old):
+            return None
+        # Only what is no more can have been disliked.
+        offers = ((True, old), (True, new), (False, old))
+        return [{(attracts, key) for attracts, pod in offers if pod is not None for key in offered(pod.labels.labels)}]
+
+    def _keys_needed(self, pod: Pod) -> list[Sequence[Collection[Hashable]]] | None:
+        """Topology keys of the pod's own terms; any node that is added helps it unless it has to be with others."""
+        try:
+            terms = self._terms_of(pod)
+        except SelectorError:
+            return None
+        apart, together = (terms.anti_affinity, terms.keys) if terms is not None else ({}, {})
+        keys = [*apart, *together, *([_ADDED] if apart or not together else [])]
+        return [[[key]] for key in keys]
+
+    def _keys_offered(self, old: Any, new: Any) -> list[set[Hashable]] | None:
+        """Those that a new node has, or whose value changed. None if terms of pods there may have kept others out."""
+        labels = new.metadata.labels
+        if old is None:
+            return [{_ADDED, *labels}]
+        before = old.metadata.labels
+        changed = {key for key in (*before, *labels) if before.get(key) != labels.get(key)}
+        return None if self._existing.repels_by(changed) else [changed]
 
     def _after_pod_change(self, pod: Pod, old: Any, new: Any) -> QueueingHint:
         changed = new if new is not None else old

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.shape import PodShape
@@ -69,6 +69,13 @@ class IncomingTerms:
         self.preferred = _counted(
             [(term.key, weight, query_of(term, namespaces)) for weight, term in wire.preferred if term is not None]
         )
+
+    def required_queries(self) -> Iterator[tuple[bool, PodQuery]]:
+        """(True, the pods that all required affinity terms are about), (False, those of an anti-affinity term), …"""
+        if self.affinity is not None:
+            yield from ((True, query) for _, query in _members(self.affinity.pods))
+        for terms in self.anti_affinity.values():
+            yield from ((False, query) for term in terms for _, query in _members(term.pods))
 
     def attracts(self, pod: Pod) -> bool:
         """Whether the pod matches all required affinity terms."""

@@ -94,6 +94,11 @@ class TermMatcher:
         self._by_labels = None if term.by_labels is None else PodQuery(None, term.by_labels)
 
     @property
+    def keys(self) -> tuple[str]:
+        """The topology key."""
+        return (self.key,)
+
+    @property
     def equalities(self) -> tuple[tuple[str, str], ...]:
         """(key, value) pairs that every pod carries which is meant."""
         return self.query.equalities

@@ -35,6 +35,11 @@ class TermSet:
             for name in term.listed:
                 self._listed.add(name, number)
 
+    @property
+    def keys(self) -> Collection[str]:
+        """The topology keys, each once."""
+        return self._by_key.keys()
+
     def matches(self, namespace: str, namespace_labels: Mapping[str, str] | None, labels: Mapping[str, str]) -> bool:
         """Whether any term means a pod of that namespace with these labels; unknown labels (None) may be any."""
         return self._meaning(namespace, namespace_labels, labels) > 0

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from typing import Any
 
 from koordsched.api.core import Node
+from koordsched.api.selectors import SelectorError
 from koordsched.cluster.events import NODE, POD, ActionType, ClusterEvent
 from koordsched.cluster.pod import Pod
 from koordsched.plugins.podtopologyspread.constraints import Constraint, Spread
+from koordsched.plugins.shared.matching.labelkeys import needed, offered
+from koordsched.plugins.shared.podcounts.labelselectors import Requirements
+from koordsched.queue.groupindex import KeyedGroups
 from koordsched.queue.hints import GroupBy, HintRegistration, QueueingHint
+
+_ANY = ""
+"""Beside the keys of labels: there is a pod."""
 
 
 class SpreadHints:
@@ -27,9 +34,23 @@ class SpreadHints:
         )
         node_changes = ActionType.ADD | ActionType.DELETE | ActionType.UPDATE_NODE_LABEL | ActionType.UPDATE_NODE_TAINT
         return [
-            HintRegistration(self._plugin, ClusterEvent(POD, pod_changes), self._after_pod_change, same_constraints),
+            HintRegistration(
+                self._plugin,
+                ClusterEvent(POD, pod_changes),
+                self._after_pod_change,
+                same_constraints,
+                index=KeyedGroups(self._pods_needed, _pods_offered),
+            ),
             HintRegistration(self._plugin, ClusterEvent(NODE, node_changes), self._after_node_change, same_constraints),
         ]
+
+    def _pods_needed(self, pod: Pod) -> Iterator[list[Collection[Hashable]]] | None:
+        """Labels of pods that the pod's hard constraints count."""
+        try:
+            hard = self._spread_of(pod).hard
+        except SelectorError:
+            return None
+        return (_within(pod.namespace, c.query.requirements) for c in hard if c.query is not None)
 
     def _after_pod_change(self, pod: Pod, old: Any, new: Any) -> QueueingHint:
         changed = new if new is not None else old
@@ -58,6 +79,16 @@ class SpreadHints:
         # the pod has been unschedulable for too long.
         counts = any(nodes.selects(old) != nodes.selects(new) for nodes in {c.eligible for c in hard})
         return _queue_if(moved or counts or old.spec.taints != new.spec.taints)
+
+
+def _within(namespace: str, requirements: Requirements) -> list[Collection[Hashable]]:
+    conditions = needed(requirements) or [[_ANY]]
+    return [[(namespace, key) for key in keys] for keys in conditions]
+
+
+def _pods_offered(old: Any, new: Any) -> list[set[Hashable]]:
+    pods = [pod for pod in (old, new) if pod is not None]
+    return [{(pod.namespace, key) for pod in pods for key in (_ANY, *offered(pod.labels.labels))}]
 
 
 def _same_constraints(pod: Pod) -> tuple[object, ...]:

@@ -44,29 +44,33 @@ def tolerates(toleration: AnyToleration, taint: AnyTaint) -> bool:
     return toleration.operator in ("", "Equal") and toleration.value == taint.value
 
 
-class Tolerations:
-    """Tolerations, looked up by what a taint has: a pod may list ten thousand, and a node have as many taints."""
+def tolerated_by(taint: AnyTaint) -> Iterator[tuple[str, ...]]:
+    """The tolerations of which one is enough, as `Tolerations` lists them."""
+    for key in (taint.key, ""):
+        for effect in (taint.effect, ""):
+            yield key, effect
+            yield key, effect, taint.value
 
-    __slots__ = ("_equal", "_exists")
+
+class Tolerations:
+    """Tolerations, looked up by what a taint has: a pod may list ten thousand, and a node have as many taints.
+
+    `listed`: (key, effect), each "" for all, and the same with a value.
+    """
+
+    __slots__ = ("listed",)
 
     def __init__(self, tolerations: Iterable[AnyToleration]) -> None:
-        self._exists: set[tuple[str, str]] = set()
-        """(key, effect), each "" for all."""
-        self._equal: set[tuple[str, str, str]] = set()
-        """The same with a value."""
+        self.listed: set[tuple[str, ...]] = set()
         for each in tolerations:
             if each.operator == "Exists":
-                self._exists.add((each.key, each.effect))
+                self.listed.add((each.key, each.effect))
             elif each.operator in ("", "Equal"):
-                self._equal.add((each.key, each.effect, each.value))
+                self.listed.add((each.key, each.effect, each.value))
 
     def tolerate(self, taint: AnyTaint) -> bool:
         """Whether any of them tolerates the taint."""
-        return any(
-            (key, effect) in self._exists or (key, effect, taint.value) in self._equal
-            for key in (taint.key, "")
-            for effect in (taint.effect, "")
-        )
+        return not self.listed.isdisjoint(tolerated_by(taint))
 
     def turned_away_by(self, taints: Iterable[Taint]) -> Iterator[Taint]:
         """The taints with effect NoSchedule or NoExecute that are not tolerated."""
