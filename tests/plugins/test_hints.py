@@ -362,3 +362,15 @@ def test_pods_of_a_shape_whose_constraints_may_differ_are_asked_about_apart():
         key = registration.scope.key
         assert key(alike[0]) == key(alike[1])
         assert len({key(each) for each in (alike[0], *others)}) == 4
+
+
+def test_a_resource_that_the_profile_ignores_keeps_no_pod_waiting():
+    bench = Bench()
+    plugin = bench.plugin(
+        "NodeResourcesFit", bench.typed_args("NodeResourcesFit", {"ignoredResources": ["ex.com/gpu"]})
+    )
+    waiting, added = bench.pod(BIG), wire(node("n", "4"))
+    registration = next(r for r in plugin.events_to_register() if r.event.resource == NODE)
+    registration.index.add("group", waiting)
+    assert registration.fn(waiting, None, added) is QueueingHint.QUEUE
+    assert list(registration.index.concerned(None, added)) == ["group"]

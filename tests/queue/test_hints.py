@@ -9,6 +9,7 @@ import pytest
 from koordsched.cluster import events as ev
 from koordsched.cluster.events import ActionType as A
 from koordsched.cluster.events import ClusterEvent, EventResource
+from koordsched.queue.groupindex import KeyedGroups
 from koordsched.queue.hints import (
     ByKey,
     GroupBy,
@@ -113,6 +114,45 @@ def test_scope_says_how_far_an_answer_holds(scope: Any, calls: int) -> None:
         reject(queue, Pod(f"p{i}", namespace=f"ns{i % 3}"), "P")
     assert queue.move_all(NODE) == 0
     assert len(hint.asked) == calls
+
+
+def by_shape() -> KeyedGroups[Pod]:
+    """An event offers names of shapes, "any" all."""
+    return KeyedGroups(lambda pod: [[[pod.shape.name]]], lambda old, new: None if new == "any" else [new])
+
+
+@pytest.mark.parametrize(
+    ("offered", "asked"),
+    [(["x"], ["x0"]), (["y", "x"], ["x0", "y0"]), (["z"], []), ("any", ["x0", "y0"]), (None, ["x0", "y0"])],
+)
+def test_an_index_says_which_groups_are_asked(offered: Any, asked: list[str]) -> None:
+    hint = Hint(QUEUE)
+    queue = make_queue([HintRegistration("P", NODE, hint, Scope.SHAPE, index=by_shape())])
+    for shape in "xy":
+        for i in range(3):
+            reject(queue, Pod(f"{shape}{i}", shape=Shape(name=shape)), "P")
+    # None has no names: an index that fails must not leave pods stuck.
+    assert queue.move_all(NODE, None, offered) == 3 * len(asked)
+    assert hint.asked == asked
+
+
+def test_a_group_is_filed_as_long_as_it_has_pods() -> None:
+    queue = make_queue([HintRegistration("P", NODE, Hint(QUEUE), Scope.SHAPE, index=(index := by_shape()))])
+    x, y = (reject(queue, Pod(name, shape=Shape(name=name)), "P") for name in "xy")
+    reject(queue, Pod("q", shape=Shape(name="x")), "Q")
+    assert [*map(len, (index.concerned(None, ["x"]) or (), index.concerned(None, ["y"]) or ()))] == [1, 1]
+    queue.delete(x.pod)
+    queue.update(y.pod, Pod("y", shape=Shape(name="z")), [])
+    assert [*map(len, (index.concerned(None, ["x", "y"]) or (), index.concerned(None, ["z"]) or ()))] == [0, 1]
+
+
+def test_a_registration_without_an_index_has_all_groups_asked() -> None:
+    first, second = Hint(SKIP), Hint(SKIP)
+    indexed = HintRegistration("P", NODE, first, Scope.SHAPE, index=by_shape())
+    queue = make_queue([indexed, HintRegistration("P", NODE, second, Scope.SHAPE)])
+    reject(queue, Pod("x0", shape=Shape(name="x")), "P")
+    queue.move_all(NODE, None, ["y"])
+    assert second.asked == ["x0"]
 
 
 def test_pods_of_one_shape_rejected_by_different_plugins_are_asked_apart() -> None:

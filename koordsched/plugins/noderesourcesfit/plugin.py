@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Container, Sequence
 from typing import Any
 
 from koordsched.api.core import Node
@@ -142,7 +142,6 @@ class NodeResourcesFit(ShapePreFilter, ShapeFilter, ShapeScore, PlacementScore):
                 self._after_pod_change,
                 Scope.SHAPE,
                 OtherNodeHint(place_left, self._after_pod_left_elsewhere),
-                WaitingRequests(self._amounts_of, self._pod_offer, self._has_class),
             ),
             HintRegistration(
                 self.name,
@@ -156,21 +155,10 @@ class NodeResourcesFit(ShapePreFilter, ShapeFilter, ShapeScore, PlacementScore):
     def _amounts_of(self, pod: Pod) -> Amounts:
         return pod.shape.compiled(self, self._compile).insufficiency.amounts
 
-    def _pod_offer(self, old: Any, new: Any) -> Offer | None:
-        """Of the node of a pod that leaves it, or some of its room; None if there is no such node."""
-        pod = old if new is None else new
-        row = self._table.row_of.get(pod.node or pod.nominated_node)
-        if row is None:
-            return None
-        allocatable = self._table.allocatable
-        return Offer(lambda index: allocatable[index].data.item(row) if index < len(allocatable) else 0, None)
-
-    def _node_offer(self, old: Any, new: Any) -> Offer | None:
-        if new is None:
-            return None
+    def _node_offer(self, old: Any, new: Any) -> Offer:
         amounts, slots = self._allocatable(new)
         before, slots_before = self._allocatable(old) if old is not None else (amounts, 0)
-        return Offer(_amount_in(amounts), None if slots > slots_before else _amount_in(before))
+        return Offer(amounts, None if slots > slots_before else before)
 
     def _after_pod_change(self, pod: Pod, old: Any, new: Any) -> QueueingHint:
         if new is None:
@@ -247,7 +235,3 @@ class NodeResourcesFit(ShapePreFilter, ShapeFilter, ShapeScore, PlacementScore):
     def _allocatable(self, node: Node) -> tuple[dict[int, int], int]:
         amounts, slots, _ = allocatable_of(node.status.allocatable, self._table.resource_names)
         return amounts, slots
-
-
-def _amount_in(amounts: dict[int, int]) -> Callable[[int], int]:
-    return lambda index: amounts.get(index, 0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,11 +18,11 @@ NO_SCALAR = -1
 
 
 class Offer(NamedTuple):
-    """What a node can hold: `allocatable(resource index)`. `before`: the same before the event, None if any room there
-    may be new."""
+    """What a node has allocatable, by resource index. `before`: the same before the event, None if only now it can hold
+    as many pods."""
 
-    allocatable: Callable[[int], int]
-    before: Callable[[int], int] | None
+    allocatable: Mapping[int, int]
+    before: Mapping[int, int] | None
 
 
 class _Block:
@@ -77,13 +77,12 @@ class _Block:
         return (self.groups[position] for position in np.flatnonzero(fits).tolist())
 
 
-def _amounts(of: Callable[[int], int], scalar: int) -> npt.NDArray[np.int64]:
-    scalars = [of(scalar)] if scalar != NO_SCALAR else [0]
-    return np.array([of(index) for index in range(FIRST_SCALAR)] + scalars, dtype=np.int64)
+def _amounts(found: Mapping[int, int], scalar: int) -> npt.NDArray[np.int64]:
+    return np.array([found.get(index, 0) for index in (*range(FIRST_SCALAR), scalar)], dtype=np.int64)
 
 
 class WaitingRequests:
-    """A GroupIndex. `amounts_of(pod)`: what the pod requests; `offer(old, new)`: None if all are to be asked.
+    """A GroupIndex. `amounts_of(pod)`: what the pod requests; `offer(old, new)`: of a node.
 
     `has_class(resource index)`: whether a DeviceClass stands for the resource.
     """
@@ -91,7 +90,7 @@ class WaitingRequests:
     def __init__(
         self,
         amounts_of: Callable[[Pod], Amounts],
-        offer: Callable[[Any, Any], Offer | None],
+        offer: Callable[[Any, Any], Offer],
         has_class: Callable[[int], bool],
     ) -> None:
         self._amounts_of = amounts_of
@@ -126,16 +125,14 @@ class WaitingRequests:
         if not block.groups:
             del self._blocks[scalar]
 
-    def concerned(self, old: Any, new: Any) -> Iterable[Hashable] | None:
+    def concerned(self, old: Any, new: Any) -> Iterable[Hashable]:
         """See GroupIndex."""
         if not self._blocks:
             return ()
         offer = self._offer(old, new)
-        if offer is None:
-            return None
         found: list[Hashable] = []
         for scalar, block in self._blocks.items():
             delegated = scalar != NO_SCALAR and self._has_class(scalar)
-            if scalar == NO_SCALAR or delegated or offer.allocatable(scalar) > 0:
+            if scalar == NO_SCALAR or delegated or offer.allocatable.get(scalar):
                 found.extend(block.helped(offer, scalar, delegated))
         return found
