@@ -108,9 +108,10 @@ class Plan:
             moves=Random(f"{seed} moving").random() < 0.25,
             lease_edges=elects and Random(f"{seed} edges").random() < 0.25,
         )
-        if len(OFTEN_MEASURED.intersection(plan.features)) > 1 or {"gangs", "claims"}.intersection(plan.features):
+        often = len(OFTEN_MEASURED.intersection(plan.features))
+        if often > 1 or plan.lease_edges * often or {"gangs", "claims"}.intersection(plan.features):
             # Gangs bring many more pods, of which most wait: each that is tried reads the clock twenty times. A search
-            # for devices reads it at every step.
+            # for devices reads it at every step. What is sent at the end of a lease must not wait for the CPU, too.
             plan = replace(plan, cycle_cost=min(plan.cycle_cost, plan.lease[1] / 3000))
         if "breakers" in plan.features:
             # Breakers open and close in their own time, and a share of very few nodes is none.
