@@ -22,6 +22,9 @@ from tests.simulation.invariants import Decision
 
 SLICES, CLASSES, CLAIMS = PATHS["ResourceSlice"], PATHS["DeviceClass"], PATHS["ResourceClaim"]
 
+UNDER_WAY = 5.0
+"""Virtual seconds from the last look at the claims of a pod until its binding arrives; status writes go before it."""
+
 
 class Holding(NamedTuple):
     """Since when a claim has its devices."""
@@ -48,6 +51,8 @@ class ClaimInvariants:
         self._held = {}
         """uid of a claim -> Holding."""
         self._judged = set()
+        self._ceased = {}
+        """(uid, device) -> when a device ceased to be ready."""
         follow = {kind: server.resource(kind, API_VERSION) for kind in PATHS}
         self._slices = History().follow(server, follow["ResourceSlice"])
         self._classes = History().follow(server, follow["DeviceClass"])
@@ -69,6 +74,9 @@ class ClaimInvariants:
         users = ",".join(each[:8] for each in reserved_for(new))
         self._invariants.tell(change, f" devices={devices} for={users}{_kinds(new, old)}")
         self._invariants.one_acts(f"a write to claim {change.record.name}")
+        for result in results_of(old):
+            if _is_ready(old, result) and not _is_ready(new, result):
+                self._ceased[uid, _device(result)] = self._server.clock.monotonic()
         if change.type == "DELETED" or allocation_of(new) is None:
             self._held.pop(uid, None)
             return
@@ -311,7 +319,8 @@ class ClaimInvariants:
             for result in results_of(claim):
                 if self._was_elsewhere(result, nodes, decision.node):
                     self._fail(f"{who}, from where {'/'.join(_device(result))} of its claim {name} is out of reach")
-                if not _is_ready(claim, result):
+                ceased = self._ceased.get((claim["metadata"]["uid"], _device(result)), -UNDER_WAY)
+                if not _is_ready(claim, result) and self._server.clock.monotonic() - ceased >= UNDER_WAY:
                     self._fail(f"{who} before {'/'.join(_device(result))} of its claim {name} is ready")
         if wants_extended(pod) and all(served_by_claims(node) for node in nodes):
             named = ((pod.get("status") or {}).get("extendedResourceClaimStatus") or {}).get("resourceClaimName")
