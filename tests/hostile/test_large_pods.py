@@ -7,10 +7,13 @@ from koordsched.api import core
 from koordsched.api.decoding import convert
 from koordsched.cluster.shape import SHAPE_BYTES
 from koordsched.framework.interface import CycleState
+from koordsched.plugins.shared.podcounts.index import PodIndex
 from koordsched.plugins.shared.preemption import victims
 from koordsched.plugins.shared.preemption.victims import VictimTable
 from tests.plugins.harness import Bench, scheduler
-from tests.plugins.objects import container, node, pod, requests
+from tests.plugins.objects import container, node, pod, pod_affinity, pod_term, requests
+
+HOST = "kubernetes.io/hostname"
 
 
 def large(name, megabytes=0.9, **more):
@@ -62,3 +65,22 @@ def test_kinds_of_pods_that_are_gone_are_forgotten_by_what_they_take(monkeypatch
         found._refresh(bench.rows, 0.0)
         bench.cluster.remove_pod(thing["metadata"]["uid"])
     assert found.kinds.nbytes <= 8 << 20
+
+
+def test_counters_of_many_terms_go_with_the_next_ones():
+    bench = Bench(node("n1"))
+    affinity = bench.plugin("InterPodAffinity")
+    index, counters = bench.cluster.shared(PodIndex), set()
+    for i in range(40):
+        terms = [pod_term("zone", {"app": f"{i}-{j}"}) for j in range(1000)]
+        asked = bench.pod(
+            pod(f"big-{i}", affinity=pod_affinity(required_anti=[*terms, pod_term(HOST, {"app": "web"})]))
+        )
+        cycle = CycleState(asked)
+        affinity.pre_filter(cycle, asked)
+        affinity.filter(cycle, asked, bench.cluster.table, bench.rows)
+        counters.update(index._counters.values())
+    assert len(counters) >= 40
+    kept = [counter for counter in counters if not counter.dropped]
+    assert sum(counter.asked_bytes for counter in kept) < 20 << 20
+    assert len(index) == len(kept) < 20

@@ -18,6 +18,10 @@ from koordsched.plugins.shared.podcounts.topology import Topology
 
 _BUDGET = 128 << 20
 """Bytes that all counters together may take."""
+_LARGE = 256 << 10
+"""Bytes of queries from which on a counter is large: few pods have so many terms, and each has its own."""
+_LARGE_BUDGET = 16 << 20
+"""Bytes that the queries of large counters together may take."""
 _ALWAYS_KEPT = 64
 _EQUALITIES_COMPARED = 4
 """The most selective of this many equality requirements leads to the groups of a counter."""
@@ -28,14 +32,15 @@ _WITHOUT_EQUALITY = 1024
 class Counter(RowCounts):
     """Counts pods, each as often as `pods` says; those being deleted only with `count_deleting`.
 
-    `dropped`: the index has given it up, ask for it again.
+    `dropped`: the index has given it up, ask for it again. `asked_bytes`: what its queries take.
     """
 
-    __slots__ = ("count_deleting", "dropped", "last_used", "newest_group", "pods")
+    __slots__ = ("asked_bytes", "count_deleting", "dropped", "last_used", "newest_group", "pods")
 
     def __init__(self, topology: Topology, pods: PodWeights, count_deleting: bool) -> None:
         super().__init__(topology)
         self.pods = pods
+        self.asked_bytes = pods.nbytes
         self.count_deleting = count_deleting
         self.dropped = False
         self.last_used = 0
@@ -85,6 +90,7 @@ class PodIndex:
         self._counters: dict[tuple[PodWeights, bool], Counter] = {}
         self._counters_by: dict[str, dict[str, dict[Counter, None]]] = {}
         self._other_counters: dict[Counter, None] = {}
+        self._large: dict[Counter, None] = {}
         self._uses = 0
         self._weigh_at = _ALWAYS_KEPT
         """With this many counters, their size is checked again."""
@@ -159,6 +165,8 @@ class PodIndex:
         if found is None:
             self._make_room()
             found = self._counters[(pods, count_deleting)] = self._new_counter(pods, count_deleting)
+            if found.asked_bytes > _LARGE:
+                self._make_room_for_large(found)
         return self.used(found)
 
     def used(self, counter: Counter) -> Counter:
@@ -221,11 +229,24 @@ class PodIndex:
             self._drop(sorted(counters.values(), key=lambda counter: counter.last_used)[: len(counters) // 2])
         self._weigh_at = max(_ALWAYS_KEPT, len(counters) + len(counters) // 8)
 
+    def _make_room_for_large(self, made: Counter) -> None:
+        """Drops the large counters that were used least recently where all together take too much."""
+        room = _LARGE_BUDGET - made.asked_bytes
+        dropped = []
+        for counter in sorted(self._large, key=lambda counter: counter.last_used, reverse=True):
+            room -= counter.asked_bytes
+            if room < 0:
+                dropped.append(counter)
+        if dropped:
+            self._drop(dropped)
+        self._large[made] = None
+
     def _drop(self, dropped: list[Counter]) -> None:
         gone = set(dropped)
         for counter in dropped:
             del self._counters[(counter.pods, counter.count_deleting)]
             self._other_counters.pop(counter, None)
+            self._large.pop(counter, None)
             counter.dropped = True
             counter.clear()  # its users keep it, to ask again
         for group in self._in_order:

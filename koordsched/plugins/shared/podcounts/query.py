@@ -23,6 +23,9 @@ def pinned(labels: Mapping[str, str], keys: Iterable[str]) -> Requirements:
     return tuple((key, "In", (labels[key],)) for key in keys if key in labels)
 
 
+_QUERY_BYTES, _VALUE_BYTES = 1500, 120
+"""What a query takes, with the index of its labels and its set of namespaces; and each value that it asks for."""
+
 _FEW = 16
 """Up to this many requirements are asked one after the other."""
 
@@ -58,6 +61,11 @@ class PodQuery:
     def equalities(self) -> tuple[tuple[str, str], ...]:
         """(key, value) pairs that every match carries."""
         return tuple((key, values[0]) for key, op, values in self.requirements if op == "In" and len(values) == 1)
+
+    @property
+    def nbytes(self) -> int:
+        """About what it takes."""
+        return _QUERY_BYTES + sum(_VALUE_BYTES * (1 + len(values)) for _, _, values in self.requirements)
 
     def covers(self, namespace: str) -> bool:
         """Whether pods of the namespace can match."""
@@ -114,6 +122,11 @@ class WeightedQueries:
         self._selectors: LabelSelectors | None = None
         self._scopes: NamespaceScopes | None = None
         self._hash = hash(members)
+
+    @property
+    def nbytes(self) -> int:
+        """About what they take."""
+        return sum(query.nbytes for _, query in self.members)
 
     def weigh(self, namespace: str, labels: Mapping[str, str]) -> int:
         """The sum of the weights of the queries that match; 0 if none does."""
