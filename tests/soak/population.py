@@ -44,7 +44,7 @@ class Kind(NamedTuple):
 
 
 KINDS = (
-    Kind("plain", 620),
+    Kind("plain", 619),
     Kind("zonal", 80),
     Kind("spread", 60),
     Kind("apart", 30),
@@ -54,6 +54,7 @@ KINDS = (
     Kind("high", 35),
     Kind("impossible", 5, never_fits=True),
     Kind("gated", 10, gated=True),
+    Kind("large", 1),
 )
 _KINDS = [kind for kind in KINDS for _ in range(kind.share)]
 
@@ -180,8 +181,25 @@ def pod(number: int, rng: Random) -> Planned:
             spec["restartPolicy"] = "Never"
         case "impossible":
             spec["nodeSelector"] = {"soak": "nowhere"}
+        case "large":
+            spec |= _nearly_a_megabyte(number)
         case "gated":
             spec["schedulingGates"] = [{"name": "example.com/soak"}]
     namespace, name = f"soak-{tenant}", f"{kind.name}-{number}"
     metadata = {"name": name, "namespace": namespace, "labels": labels, "annotations": annotations}
     return Planned(kind, namespace, name, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+
+
+def _nearly_a_megabyte(number: int) -> Object:
+    """Part of a spec that no other pod has: tolerations, or terms with a selector of namespaces each."""
+    if number % 2:
+        return {"tolerations": [{"key": f"{number}-{i}-{'x' * 40}", "operator": "Exists"} for i in range(9_000)]}
+    terms = [
+        {
+            "topologyKey": "kubernetes.io/hostname",
+            "labelSelector": {"matchLabels": {"apart": f"large-{number}"}},
+            "namespaceSelector": {"matchLabels": {"team": f"{number}-{i}"}},
+        }
+        for i in range(4_500)
+    ]
+    return {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}}
