@@ -6,7 +6,6 @@ from koordsched.cluster.events import ASSIGNED_POD_DELETE
 from koordsched.cluster.ports import HostPorts
 from koordsched.cluster.shape import PodShapes
 from koordsched.cluster.state import ClusterState
-from koordsched.plugins.noderesourcesfit.waiting import WaitingRequests
 from koordsched.queue.groupindex import KeyedGroups
 from koordsched.queue.nominator import Nominator
 from koordsched.queue.queue import SchedulingQueue
@@ -142,11 +141,6 @@ def the_end_of_pods_wakes_no_pod(original):
         return 0 if event == ASSIGNED_POD_DELETE else original(self, event, *objects, **more)
 
     return move_all
-
-
-@mutation(WaitingRequests, "concerned")
-def nodes_with_more_room_wake_no_pod(original):
-    return lambda self, old, new: ()
 
 
 @mutation(KeyedGroups, "concerned")
