@@ -28,7 +28,7 @@ T = TypeVar("T")
 SHAPE_BYTES = 12 << 10
 """Bytes of a small shape: itself, its plan, what plugins have compiled from it (measured)."""
 
-_SMALL, _BYTES_PER_BYTE = 2048, 5
+_SMALL, _BYTES_PER_BYTE, _BYTES_PER_TERM = 2048, 5, 1300
 """A key up to so long is included in that; of a longer one, what each byte more takes."""
 
 _RESIZED = object()
@@ -73,7 +73,7 @@ class PodShape:
     @property
     def nbytes(self) -> int:
         """Bytes that it takes with what plugins derive from it (measured): most pods are small, but need not be."""
-        return SHAPE_BYTES + _BYTES_PER_BYTE * max(len(self.key) - _SMALL, 0)
+        return SHAPE_BYTES + _BYTES_PER_BYTE * max(len(self.key) - _SMALL, 0) + _BYTES_PER_TERM * _terms(self.spec)
 
     def compiled(self, owner: object, build: Callable[[PodShape], T]) -> T:
         """What `owner` (a plugin) derived from this shape; built at the first request, then remembered."""
@@ -81,6 +81,15 @@ class PodShape:
         if found is None:
             found = self._compiled[owner] = build(self)
         return found
+
+
+def _terms(spec: PodSpec) -> int:
+    """How many terms about other pods a spec has."""
+    affinity = spec.affinity
+    if affinity is None:
+        return 0
+    found = (affinity.pod_affinity, affinity.pod_anti_affinity)
+    return sum(len(each.required) + len(each.preferred) for each in found if each is not None)
 
 
 def _anonymous(volume: Volume, names_matter: bool) -> Volume:

@@ -26,6 +26,8 @@ def test_a_shape_is_charged_what_it_takes():
     small, big = bench.pod(pod("small", container(cpu="1"))).shape, bench.pod(large("big")).shape
     assert small.nbytes == SHAPE_BYTES
     assert big.nbytes > 4 * len(big.key) > 3_000_000
+    terms = pod_affinity(required_anti=[pod_term(HOST, {"app": f"{i}"}) for i in range(1000)])
+    assert bench.pod(pod("wary", affinity=terms)).shape.nbytes > 1_000_000
 
 
 def test_verdicts_of_large_pods_go_with_the_next_one():

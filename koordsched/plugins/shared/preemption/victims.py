@@ -26,7 +26,7 @@ Mask = npt.NDArray[np.bool_]
 _PRIORITIES_KEPT = 16
 _KINDS_SPARE = 4096
 """With this many kinds besides two for each pod on a node, most are of deleted pods: everything is read again."""
-_BYTES_SPARE = 64 << 20
+_BYTES_SPARE = 16 << 20
 """Or with so much of shapes that no pod on a node has any more."""
 _NEVER = -1
 
@@ -96,7 +96,7 @@ class VictimTable:
             if sum(shape.nbytes for shape in known if shape not in there) > _BYTES_SPARE:
                 self._forget()
             else:
-                self._look_at = 2 * self.kinds.nbytes
+                self._look_at = self.kinds.nbytes + max(_BYTES_SPARE, self.kinds.nbytes // 4)
 
     # --- reading rows ------------------------------------------------------------------------------
 
