@@ -29,7 +29,7 @@ SHAPE_BYTES = 12 << 10
 """Bytes of a small shape: itself, its plan, what plugins have compiled from it (measured)."""
 
 _SMALL, _BYTES_PER_BYTE, _BYTES_PER_TERM = 2048, 5, 1300
-"""A key up to so long is included in that; of a longer one, what each byte more takes."""
+"""A key up to so long is included in that; what each byte more takes, and each term about other pods."""
 
 _RESIZED = object()
 """What `compiled` knows by it: (encoded status, what claims take) -> requests; gone with the last pod of the shape."""
