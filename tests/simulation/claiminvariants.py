@@ -316,8 +316,11 @@ class ClaimInvariants:
             selector = allocation_of(claim).get("nodeSelector")
             if selector is not None and not any(node_selector_matches(selector, node) for node in nodes):
                 self._fail(f"{who}, where its claim {name} cannot be used")
+            holding = self._held.get(claim["metadata"]["uid"])
+            # Of one that was allocated before, its selector alone counts: the node may have been in another zone then.
+            is_new = holding is not None and holding.decision is decision
             for result in results_of(claim):
-                if self._was_elsewhere(result, nodes, decision.node):
+                if is_new and self._was_elsewhere(result, nodes, decision.node):
                     self._fail(f"{who}, from where {'/'.join(_device(result))} of its claim {name} is out of reach")
                 ceased = self._ceased.get((claim["metadata"]["uid"], _device(result)), -UNDER_WAY)
                 if not _is_ready(claim, result) and self._server.clock.monotonic() - ceased >= UNDER_WAY:
