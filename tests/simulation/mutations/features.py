@@ -158,7 +158,7 @@ def place_kept_after_waiting_in_vain(original):
     return _kept(lambda status: status.plugin == "Gatekeeper")(original)
 
 
-@mutation(BindingCycle, "undo")
+@mutation(BindingCycle, "undo", world="extenders")
 def place_kept_after_an_extender_failed_to_bind(original):
     return _kept(lambda status: "extender" in status.message)(original)
 
