@@ -71,6 +71,7 @@ class Evaluation:
 
     def __init__(self, plan: ShapePlan, table: NodeTable, code_positions: _CodePositions) -> None:
         self.plan = plan
+        self.shape = plan.shape
         self._table = table
         self._timed: Timed | None = None
         self._code_positions = code_positions
@@ -211,18 +212,18 @@ class Evaluation:
         self._rescore()
 
     def _rescore(self) -> None:
-        self._epochs = [scorer.epoch(self.plan.shape) for scorer in self.plan.epoch_scores]
+        self._epochs = [scorer.epoch(self.shape) for scorer in self.plan.epoch_scores]
         rows = self._table.all_rows
         self._raw = [_kept(self._score(scorer, rows), scorer.normalization) for scorer, _ in self.plan.node_scores]
         self._total_all()
 
     def _score(self, scorer: ShapeScore, rows: Rows) -> Scores:
         if self._timed is None:
-            return scorer.score_rows(self.plan.shape, self._table, rows)
-        return self._timed(scorer.name, "Score", partial(scorer.score_rows, self.plan.shape, self._table, rows))
+            return scorer.score_rows(self.shape, self._table, rows)
+        return self._timed(scorer.name, "Score", partial(scorer.score_rows, self.shape, self._table, rows))
 
     def _epochs_changed(self) -> bool:
-        shape = self.plan.shape
+        shape = self.shape
         return any(
             epoch != scorer.epoch(shape) for scorer, epoch in zip(self.plan.epoch_scores, self._epochs, strict=True)
         )
@@ -252,7 +253,7 @@ class Evaluation:
             totals[~passing] = INFEASIBLE
         self.totals = totals
         self._best_rows.forget()
-        self.nbytes = self.plan.shape.nbytes + self.codes.nbytes + 2 * totals.nbytes + raw_bytes
+        self.nbytes = self.shape.nbytes + self.codes.nbytes + 2 * totals.nbytes + raw_bytes
 
     # --- some rows -------------------------------------------------------------------------------
 
@@ -305,7 +306,7 @@ class Evaluation:
             raw = self._raw[k]
             old = new = raw if isinstance(raw, int) else raw.item(row)
             if scorer.facets & facets or before == NO_NODE:
-                scores = scorer.score_rows(plan.shape, table, one) if self._timed is None else self._score(scorer, one)
+                scores = scorer.score_rows(self.shape, table, one) if self._timed is None else self._score(scorer, one)
                 new = scores if isinstance(scores, int) else scores.item(0)
                 if new != old:
                     self._store_raw(k, one, new)
@@ -365,9 +366,9 @@ class Evaluation:
             if position < asked_from or (before == PASS and not plugin.facets & facets):
                 continue
             if timed is None:
-                verdict = plugin.filter_rows(self.plan.shape, self._table, one)
+                verdict = plugin.filter_rows(self.shape, self._table, one)
             else:
-                verdict = timed(plugin.name, "Filter", partial(plugin.filter_rows, self.plan.shape, self._table, one))
+                verdict = timed(plugin.name, "Filter", partial(plugin.filter_rows, self.shape, self._table, one))
             if verdict is not None and (code := verdict.item(0)) != PASS:
                 return code
         return PASS

@@ -7,6 +7,7 @@ Plugins of the other family stay in the plan and are asked in every cycle.
 from __future__ import annotations
 
 from functools import partial
+from weakref import ref
 
 import numpy as np
 
@@ -83,7 +84,7 @@ class ShapePlan:
     """
 
     def __init__(self, shape: PodShape, chains: Chains) -> None:
-        self.shape = shape
+        self._shape = ref(shape)
         self.skipped: set[str] = set()
         steps: list[PreFilterStep] = []
         for plugin in chains.pre_filters:
@@ -110,6 +111,14 @@ class ShapePlan:
             plugin for plugin, _ in self.node_scores if type(plugin).epoch is not ShapeScore.epoch
         )
 
+    @property
+    def shape(self) -> PodShape:
+        """The shape, which keeps the plan. The plan must not keep the shape: no cycle of what lives long is ever
+        collected (`cli.daemon`)."""
+        shape = self._shape()
+        assert shape is not None, "a plan is used for pods of its shape"
+        return shape
+
     def taking_part(self, cycle: CycleState) -> list[tuple[int, PodFilter]]:
         """The pod filters that PreFilter did not skip, with their positions in the chain."""
         if self._names <= cycle.skipped:
@@ -132,7 +141,7 @@ class ShapePlan:
 
         Later plugins see survivors only. Plugins that read none of the facets are left out. `timed` measures the calls.
         """
-        alive = table.alive.data[rows]
+        shape, alive = self.shape, table.alive.data[rows]
         survivors: RowArray | None = None  # positions in `codes`; None while all rows are asked
         if alive.all():
             codes = np.zeros(len(alive), dtype=np.int32)
@@ -148,9 +157,9 @@ class ShapePlan:
                     break
                 asked = survivors + rows.start if isinstance(rows, slice) else rows[survivors]
             if timed is None:
-                verdicts = plugin.filter_rows(self.shape, table, asked)
+                verdicts = plugin.filter_rows(shape, table, asked)
             else:
-                verdicts = timed(plugin.name, "Filter", partial(plugin.filter_rows, self.shape, table, asked))
+                verdicts = timed(plugin.name, "Filter", partial(plugin.filter_rows, shape, table, asked))
             if verdicts is None:
                 continue
             if survivors is None:

@@ -1,7 +1,10 @@
 """Pods as large as an API server takes them: what they cost is bounded, and goes with them."""
 
+import asyncio
 import gc
 import weakref
+
+import pytest
 
 from koordsched.api import core
 from koordsched.api.decoding import convert
@@ -10,8 +13,11 @@ from koordsched.framework.interface import CycleState
 from koordsched.plugins.shared.podcounts.index import PodIndex
 from koordsched.plugins.shared.preemption import victims
 from koordsched.plugins.shared.preemption.victims import VictimTable
+from tests.embedded import Embedded, scheduler_on
 from tests.plugins.harness import Bench, scheduler
-from tests.plugins.objects import container, node, pod, pod_affinity, pod_term, requests
+from tests.plugins.objects import container, node, node_affinity, pod, pod_affinity, pod_term, requests
+from tests.plugins.objects import term as node_term
+from tests.virtualtime import run
 
 HOST = "kubernetes.io/hostname"
 
@@ -84,3 +90,39 @@ def test_counters_of_many_terms_go_with_the_next_ones():
     kept = [counter for counter in counters if not counter.dropped]
     assert sum(counter.asked_bytes for counter in kept) < 20 << 20
     assert len(index) == len(kept) < 20
+
+
+def with_node_terms(name, **more):
+    terms = [node_term(("disk", "In", f"{name}-{i}-{'x' * 40}"), ("zone", "NotIn", f"{i}")) for i in range(2000)]
+    return pod(name, affinity=node_affinity([*terms, node_term((HOST, "Exists"))]), **more)
+
+
+def with_pod_terms(name, **more):
+    terms = [pod_term(HOST, {"apart": name}, namespaceSelector={"matchLabels": {"team": f"{i}"}}) for i in range(1000)]
+    return pod(name, affinity=pod_affinity(required_anti=terms), **more)
+
+
+@pytest.mark.parametrize("make", [large, with_node_terms, with_pod_terms])
+def test_shapes_go_with_their_pods_and_not_with_the_next_full_collection(make):
+    """The daemon makes none."""
+
+    async def main():
+        embedded, shapes = Embedded(), []
+        embedded.insert(node("n1"))
+        async with scheduler_on(embedded) as running:
+            for i in range(6):
+                embedded.insert(make(f"big-{i}"))
+                await asyncio.sleep(2)
+                (there,) = running.scheduler.cluster.assigned.values()
+                shapes.append(weakref.ref(there.shape))
+                del there
+                await embedded.call("DELETE", f"/api/v1/namespaces/default/pods/big-{i}", {"gracePeriodSeconds": 0})
+                await asyncio.sleep(2)
+        assert sum(ref() is not None for ref in shapes) <= 1
+
+    gc.collect()
+    gc.disable()
+    try:
+        run(main())
+    finally:
+        gc.enable()
