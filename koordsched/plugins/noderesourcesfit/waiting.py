@@ -42,12 +42,13 @@ class _Block:
             self.requests = np.vstack([self.requests, np.zeros_like(self.requests)])
             self.others = np.concatenate([self.others, np.zeros_like(self.others)])
         self.groups.append(group)
-        self.requests[position] = 0
+        requests = [0] * (FIRST_SCALAR + 1)
         for index, amount in amounts:
             if index < FIRST_SCALAR:
-                self.requests[position, index] = amount
+                requests[index] = amount
             elif index == scalar:
-                self.requests[position, FIRST_SCALAR] = amount
+                requests[FIRST_SCALAR] = amount
+        self.requests[position] = requests
         self.others[position] = others
         return position
 
@@ -105,7 +106,7 @@ class WaitingRequests:
         amounts = self._amounts_of(pod)
         scalars = [index for index, _ in amounts if index >= FIRST_SCALAR]
         # The rarest: an event on a node that has it is about few groups.
-        scalar = min(scalars, key=self._size, default=NO_SCALAR)
+        scalar = min(scalars, key=self._size) if scalars else NO_SCALAR
         block = self._blocks.get(scalar)
         if block is None:
             block = self._blocks[scalar] = _Block()
