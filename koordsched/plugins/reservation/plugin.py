@@ -116,7 +116,9 @@ class Reservation(
             partial(Stayers, self.name, handle),
         )
         self._judging = Judging(self.name, handle.reasons, self._choosing, self._pre_allocation)
-        self._waking = Waking(self.name, cluster.table, self.cache, self.matching)
+        self._waking = Waking(
+            self.name, cluster.table, self.cache, self.matching, self._pre_allocation.may_come_to_take
+        )
         self._explaining = Explaining(self.cache, self.matching, cluster.table, self._why_not)
         self._evaluator: Evaluator | None = None
         if args.enable_preemption:

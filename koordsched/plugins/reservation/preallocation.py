@@ -202,6 +202,16 @@ class PreAllocation:
         ]
         return sorted(found, key=lambda pod: (-(fact.of(pod) or 0), pod.uid))
 
+    def may_come_to_take(self, info: ReservationInfo, pod: Pod) -> bool:
+        """Whether the Reservation may take the pod, by its labels and owners alone."""
+        spec = info.reservation.spec
+        if not spec.pre_allocation or pod.virtual:
+            return False
+        if spec.pre_allocation_policy is not None and spec.pre_allocation_policy.mode == CLUSTER:
+            return pod.labels.labels.get(self._config.label) == "true"
+        owners = info.terms.owners
+        return owners is not None and owners.matches(pod)
+
     def _may_be_taken(self, pod: Pod, cycle: CycleState, info: ReservationInfo) -> bool:
         """Whether a running pod may use the Reservation, by what the pod itself says."""
         row = pod.row

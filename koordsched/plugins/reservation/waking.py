@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from koordsched.cluster.events import ASSIGNED_POD, NODE, POD, ActionType, ClusterEvent
@@ -18,21 +18,34 @@ from koordsched.queue.hints import GroupBy, HintRegistration, QueueingHint, Scop
 class Waking:
     """The hints of the plugin."""
 
-    def __init__(self, plugin: str, table: NodeTable, cache: ReservationCache, matching: Matching) -> None:
+    def __init__(
+        self,
+        plugin: str,
+        table: NodeTable,
+        cache: ReservationCache,
+        matching: Matching,
+        may_take: Callable[[ReservationInfo, Pod], bool],
+    ) -> None:
+        """`may_take`: whether a Reservation may take over a running pod."""
         self._plugin = plugin
         self._table = table
         self._cache = cache
         self._matching = matching
+        self._may_take = may_take
 
     def events(self) -> Sequence[HintRegistration[Pod]]:
-        """Reservations that owners may use from now on, owners that go, nodes whose labels select, pods that change."""
+        """Reservations that owners may use from now on, owners that go, pods that may be taken over from now on, nodes
+        whose labels select, pods that change.
+        """
         scope = GroupBy(self._identity)
         left = ClusterEvent(ASSIGNED_POD, ActionType.DELETE)
+        came = ClusterEvent(ASSIGNED_POD, ActionType.ADD | ActionType.UPDATE_POD_LABEL)
         labelled = ClusterEvent(NODE, ActionType.ADD | ActionType.UPDATE_NODE_LABEL)
         own = ClusterEvent(POD, ActionType.UPDATE)
         return [
             HintRegistration(self._plugin, RESERVATION_CHANGED, self._after_reservation_changed, scope),
             HintRegistration(self._plugin, left, self._after_pod_left, scope),
+            HintRegistration(self._plugin, came, self._after_pod_came, scope),
             HintRegistration(self._plugin, labelled, self._after_node_labelled, scope),
             HintRegistration(self._plugin, own, self._after_own_change, Scope.OWN_POD),
         ]
@@ -52,6 +65,10 @@ class Waking:
             ended = old.virtual and (self._matching.terms(pod).ignored or self._owned(pod, old.uid))
             found = ended or is_operating(old.labels.labels) or self._may_use_any(pod, old.node)
         return QueueingHint.QUEUE if found else QueueingHint.SKIP
+
+    def _after_pod_came(self, pod: Pod, old: Any, new: Pod) -> QueueingHint:
+        info = self._cache.get(pod.uid) if pod.virtual else None
+        return QueueingHint.QUEUE if info is not None and self._may_take(info, new) else QueueingHint.SKIP
 
     def _after_node_labelled(self, pod: Pod, old: Any, new: Any) -> QueueingHint:
         found = self._matching.terms(pod).affinity is not None and self._may_use_any(pod, new.metadata.name)

@@ -7,6 +7,7 @@ import pytest
 from koordsched.plugins.reservation.kinds import (
     EXACT_MATCH,
     OPERATING_MODE,
+    PRE_ALLOCATION_REQUIRED,
     RESERVATION_AFFINITY,
     RESERVATION_IGNORED,
     RESERVATION_OWNERS,
@@ -155,6 +156,26 @@ def test_room_for_a_reservation_that_takes_a_pod_over():
             cluster.delete("Pod", "f", "default")
             await cluster.until(lambda: cluster.phase() == "Available", limit=20)
             assert len(cluster.owners()) <= 1
+
+    run(main())
+
+
+@pytest.mark.parametrize("how", ["a new pod", "another label"])
+def test_a_pod_comes_that_a_reservation_has_to_take_over(how):
+    async def main():
+        cluster = ReservationCluster(nodes=())
+        cluster.node("n1", cpu="16")
+        async with scheduling(cluster):
+            cluster.pod("other", "n1", {"cpu": "4"})
+            container = {"name": "c", "image": "x", "resources": {"requests": {"cpu": "4"}}}
+            required = {"metadata": {"labels": {PRE_ALLOCATION_REQUIRED: "true"}}, "spec": {"containers": [container]}}
+            cluster.reservation(template=required, preAllocation=True, allocatePolicy="Restricted", allocateOnce=False)
+            await cluster.until(lambda: cluster.condition("Scheduled") == ("False", "Unschedulable"))
+            if how == "a new pod":
+                cluster.pod("late", "n1", {"cpu": "4"}, labels=WEB)
+            else:
+                cluster.patch("Pod", "other", {"metadata": {"labels": WEB}}, "default", "v1")
+            await cluster.until(lambda: cluster.phase() == "Available", limit=20)
 
     run(main())
 
