@@ -12,6 +12,7 @@ from koordsched.plugins.reservation.cache import RESERVATION_CHANGED, Reservatio
 from koordsched.plugins.reservation.info import ReservationInfo
 from koordsched.plugins.reservation.matching import Matching
 from koordsched.plugins.reservation.operating import is_operating
+from koordsched.queue.groupindex import KeyedGroups
 from koordsched.queue.hints import GroupBy, HintRegistration, QueueingHint, Scope
 
 
@@ -45,7 +46,7 @@ class Waking:
         return [
             HintRegistration(self._plugin, RESERVATION_CHANGED, self._after_reservation_changed, scope),
             HintRegistration(self._plugin, left, self._after_pod_left, scope),
-            HintRegistration(self._plugin, came, self._after_pod_came, scope),
+            HintRegistration(self._plugin, came, self._after_pod_came, scope, index=KeyedGroups(self._needs, _no_keys)),
             HintRegistration(self._plugin, labelled, self._after_node_labelled, scope),
             HintRegistration(self._plugin, own, self._after_own_change, Scope.OWN_POD),
         ]
@@ -65,6 +66,11 @@ class Waking:
             ended = old.virtual and (self._matching.terms(pod).ignored or self._owned(pod, old.uid))
             found = ended or is_operating(old.labels.labels) or self._may_use_any(pod, old.node)
         return QueueingHint.QUEUE if found else QueueingHint.SKIP
+
+    @staticmethod
+    def _needs(pod: Pod) -> tuple[()] | None:
+        """Every pod that gets a node is such an event: those that act as Reservations are asked, and no others."""
+        return None if pod.virtual else ()
 
     def _after_pod_came(self, pod: Pod, old: Any, new: Pod) -> QueueingHint:
         info = self._cache.get(pod.uid) if pod.virtual else None
@@ -103,3 +109,7 @@ class Waking:
         references = pod.references
         alone = pod.virtual or self._cache.index.names(pod)
         return (pod.namespace, pod.labels, references, pod.uid if alone else "")
+
+
+def _no_keys(old: Any, new: Any) -> tuple[tuple[()]]:
+    return ((),)
