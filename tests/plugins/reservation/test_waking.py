@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from koordsched.cluster.events import ASSIGNED_POD, ActionType
 from koordsched.plugins.reservation.kinds import (
     EXACT_MATCH,
     OPERATING_MODE,
@@ -176,6 +177,26 @@ def test_a_pod_comes_that_a_reservation_has_to_take_over(how):
             else:
                 cluster.patch("Pod", "other", {"metadata": {"labels": WEB}}, "default", "v1")
             await cluster.until(lambda: cluster.phase() == "Available", limit=20)
+
+    run(main())
+
+
+def test_pods_that_get_nodes_ask_those_alone_that_act_as_reservations():
+    async def main():
+        cluster = ReservationCluster(nodes=())
+        async with scheduling(cluster) as running:
+            uid = cluster.reservation(preAllocation=True, allocatePolicy="Restricted", allocateOnce=False)
+            cluster.pod("p")
+            await cluster.until(lambda: cluster.condition("Scheduled") == ("False", "Unschedulable"))
+            (profile,) = running.scheduler.profiles.values()
+            came = next(
+                each
+                for each in profile.plugins["Reservation"].events_to_register()
+                if each.event.resource is ASSIGNED_POD and ActionType.ADD & each.event.action
+            )
+            for pod in (queued.pod for queued in running.scheduler.queue):
+                came.index.add(pod.uid, pod)
+            assert list(came.index.concerned(None, None)) == [uid]
 
     run(main())
 
