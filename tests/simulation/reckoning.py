@@ -102,6 +102,8 @@ class Reckoning:
         if fails(outcome):
             return None
         places = set(outcome.feasible).difference(self._closed)
+        if outcome.feasible and not places:
+            return None  # it was refused on Permit: a gate alone can help it, no victims
         if reserving and places:
             world = self.reservations.view(world) if self.reservations is not None else world
             kept = {node["metadata"]["name"]: node for node in world.nodes}

@@ -202,7 +202,8 @@ class Simulation:
                 self.quotas.grow()
                 await asyncio.sleep(SETTLED)
             await self._until_no_reservation_ends()
-            await self._come_to_rest([leader for leader in [self.leader()] if leader is not None])
+            if self.faults is None:  # else breakers change in the meantime
+                await self._come_to_rest([leader for leader in [self.leader()] if leader is not None])
             for task in lasting:
                 if task.done():
                     task.result()  # none of them ends by itself
@@ -295,6 +296,8 @@ class Simulation:
     def _is_busy(self, process):
         scheduler, reflectors = process.scheduler, process.scheduler.watches.reflectors
         under_way = [*scheduler.queue.in_flight_pods(), *scheduler.cluster.assumed]
+        if self.breaker_checks is not None and process.may_write() and not self.breaker_checks.is_quiet(process):
+            return True
         return bool(under_way or scheduler.binding.in_flight or scheduler._status._busy) or any(
             int(reflectors[path].resource_version or 0)
             < max((each.rv for each in self.server.records(path)), default=0)
