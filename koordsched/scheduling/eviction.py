@@ -135,13 +135,19 @@ class PreemptionEvictions:
             self._running.discard(uid)
 
     def activate(self, uid: str, preemptor: Pod | None) -> None:
-        """The preemptor of this uid is to be tried now, if it is still there, and may evict its victims again."""
+        """The preemptor of this uid is to be tried now, if it is still there, and may evict its victims again.
+
+        So may others that are nominated to where victims of it stayed: they wait for these, too.
+        """
         self.recorder.activated(uid)
+        stayed = {e.victim.node: None for v, e in self._evictions.items() if e.preemptor == uid and self.evicting(v)}
         self._evictions = {
             victim: eviction for victim, eviction in self._evictions.items() if eviction.preemptor != uid
         }
-        if preemptor is not None:
-            self.queue.activate([preemptor])
+        others = (other for node in stayed for other in list(self.queue.nominator.nominated_on(node)))
+        self.queue.activate(
+            [*([preemptor] if preemptor is not None else []), *(other for other in others if other.uid != uid)]
+        )
 
     async def close(self) -> None:
         """Lets evictions under way finish."""

@@ -53,6 +53,11 @@ class _Wish:
         self.nominated: str | None = None
         self.waits: tuple[str, str] | None = None  # reason, message; empty when the wait is over
 
+    def inherit(self, older: _Wish) -> None:
+        """Takes over what an older state says and this one does not."""
+        self.condition = self.condition or older.condition
+        self.nominated = older.nominated if self.nominated is None else self.nominated
+
 
 def _shown(pod: Pod) -> tuple[str, str] | None:
     """Reason and message of the PodScheduled=False condition that the pod carries."""
@@ -75,6 +80,8 @@ class PodStatusWriter:
         self._wishes: OrderedDict[str, _Wish] = OrderedDict()
         self._held: dict[str, _Wish] = {}
         """States of pods that are being written right now."""
+        self._set_aside: dict[str, _Wish] = {}
+        """Of pods that are being bound."""
         self._written: dict[str, _Wish] = {}
         """What was sent last but may not have come back through the watch yet."""
         self._busy: dict[str, asyncio.Task[None]] = {}
@@ -110,22 +117,25 @@ class PodStatusWriter:
         """The pod is gone or bound: pending writes for it are dropped."""
         self._wishes.pop(uid, None)
         self._held.pop(uid, None)
+        self._set_aside.pop(uid, None)
         self._written.pop(uid, None)
         if uid in self._busy:
             self._moot.add(uid)
 
     async def withdraw(self, uid: str) -> None:
-        """The pod is about to be bound: what was to be written is dropped, and what is on its way must arrive first.
+        """The pod is about to be bound: what was to be written is set aside, and what is on its way must arrive first.
 
-        Else a bound pod would show that it is not scheduled, or a nomination. Returns when the API server has answered,
-        or did not in time.
+        Else a bound pod would show that it is not scheduled, or a nomination. If the binding fails, what is set aside
+        is written with what the pod shows next. Returns when the API server has answered, or did not in time.
         """
         for wishes in (self._wishes, self._held):
-            wish = wishes.get(uid)
-            if wish is not None:
-                wish.condition = wish.nominated = None
-                if wish.waits is None:
-                    del wishes[uid]
+            wish = wishes.pop(uid, None)
+            if wish is None:
+                continue
+            if wish.waits is not None:
+                rest = wishes[uid] = _Wish(wish.pod)
+                rest.waits, wish.waits = wish.waits, None
+            self._set_aside[uid] = wish
         under_way = self._busy.get(uid)
         if under_way is not None:
             self._withdrawn.add(uid)
@@ -151,7 +161,7 @@ class PodStatusWriter:
 
     def _is_at_rest(self, uid: str) -> bool:
         """Whether nothing is to be written for the pod, and no write is in progress."""
-        return uid not in self._busy and uid not in self._wishes
+        return not any(uid in states for states in (self._busy, self._wishes, self._set_aside))
 
     def _shows(self, pod: Pod, condition: tuple[str, str] | None, nominated: str | None) -> bool:
         """Whether the pod shows this (None: anything), and will go on showing it.
@@ -177,7 +187,7 @@ class PodStatusWriter:
     def _wish(self, pod: Pod) -> _Wish:
         wish = self._wished(pod.uid)
         if wish is None:
-            wish = _Wish(pod)
+            wish = self._set_aside.pop(pod.uid, None) or _Wish(pod)
             if pod.uid in self._busy:
                 self._held[pod.uid] = wish
             else:
@@ -211,6 +221,8 @@ class PodStatusWriter:
                     if is_last:
                         _log.warning("status of %s not written after %d tries: %s", pod.title, attempt + 1, error)
                     if is_last or uid in self._withdrawn:
+                        if uid in self._withdrawn and uid not in self._moot:
+                            self._set_aside.setdefault(uid, _Wish(pod)).inherit(wish)
                         wish.in_doubt = True
                         self._sent(uid, wish)
                         return

@@ -208,8 +208,8 @@ async def test_metrics_of_a_scheduled_and_a_rejected_pod():
         assert len(listed) == sum(map(len, (plugins.pre_filter, plugins.filter, plugins.pre_score, plugins.score)))
         for event, count in (("NodeAdd", 2), ("UnschedulablePodAdd", 2), ("AssignedPodAdd", 1)):
             assert int(values[f'scheduler_event_handling_duration_seconds_count{{event="{event}"}}']) == count
-        hints = 'event="NodeUpdateNodeAllocatable",hint="QueueSkip",plugin="NodeResourcesFit"'
-        assert int(values[f"scheduler_queueing_hint_execution_duration_seconds_count{{{hints}}}"]) == 1
+        # An index passes over a pod that the node is still too small for.
+        assert not [name for name in values if "hint_execution" in name and "NodeUpdateNodeAllocatable" in name]
 
 
 METRIC_FLAGS = [
