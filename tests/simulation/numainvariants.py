@@ -1,5 +1,7 @@
 """CPUs and NUMA nodes: what must hold whenever a pod is bound, judged from the server's own objects."""
 
+from itertools import product
+
 from tests.plugins.nodenumaresource.naive import Attempt, Naive
 from tests.plugins.nodenumaresource.naivemachine import SINGLE, Machine, holding
 from tests.plugins.nodenumaresource.naivepick import keeps_policy
@@ -28,18 +30,22 @@ class NumaInvariants(AllocationInvariants):
     def _problems(self, pod, decision, reports):
         given = holding(pod)
         others = [self._as_known(other, decision) for other in self._invariants.known_others(pod, decision)]
-        others = [other for other in others if other["spec"].get("nodeName") == decision.node]
+        others = [states for states in others if states[0]["spec"].get("nodeName") == decision.node]
         if self._invariants.reserved is not None:
-            others = [other for other in others if not is_operating(other)]  # an owner may have what they have
-        for state in self._pod_states(pod, decision):
-            for node in self._invariants.node_states(decision):
-                for report in reports:
-                    yield self._problem(state, given, KnownMachine(node, report, others))
+            # An owner may have what they have.
+            others = [states for states in others if not is_operating(states[0])]
+        for known in product(*others):
+            for state in self._pod_states(pod, decision):
+                for node in self._invariants.node_states(decision):
+                    for report in reports:
+                        yield self._problem(state, given, KnownMachine(node, report, known))
 
     def _as_known(self, other, decision):
-        """Another pod as the replica had seen it on its node, or as it was bound to it later."""
-        states = self._pod_states(other, decision)
-        return next((state for state in states if state["spec"].get("nodeName")), other)
+        """Another pod as the replica had seen it on its node, or as it was bound to it later; and with all that clients
+        have since written of what it holds."""
+        states = [state for state in self._pod_states(other, decision) if state["spec"].get("nodeName")]
+        distinct = {repr(holding(state)): state for state in reversed(states)}
+        return list(reversed(distinct.values())) or [other]
 
     def _problem(self, pod, given, machine):
         """Why a pod cannot have been given this on a machine in this state; None if it can."""
