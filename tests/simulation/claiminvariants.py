@@ -325,10 +325,11 @@ class ClaimInvariants:
                 ceased = self._ceased.get((claim["metadata"]["uid"], _device(result)), -UNDER_WAY)
                 if not _is_ready(claim, result) and self._server.clock.monotonic() - ceased >= UNDER_WAY:
                     self._fail(f"{who} before {'/'.join(_device(result))} of its claim {name} is ready")
-        if wants_extended(pod) and all(served_by_claims(node) for node in nodes):
-            named = ((pod.get("status") or {}).get("extendedResourceClaimStatus") or {}).get("resourceClaimName")
-            if not named:
-                self._fail(f"{who}, without a claim for its extended resource")
+        named = ((pod.get("status") or {}).get("extendedResourceClaimStatus") or {}).get("resourceClaimName")
+        if wants_extended(pod) and not named and all(served_by_claims(node) for node in nodes):
+            self._fail(f"{who}, without a claim for its extended resource")
+        if named and nodes and not any(served_by_claims(node) for node in nodes):
+            self._fail(f"{who}, whose device plugin serves it, and its status names {named}")
 
     def _fail(self, text):
         self._invariants.fail(text)

@@ -32,6 +32,7 @@ from koordsched.plugins.dynamicresources.extended.claim import (
     status_failed,
     to_create,
 )
+from koordsched.plugins.dynamicresources.leftstatus import CLAIMED, SPECIAL, left_in_status
 from koordsched.plugins.dynamicresources.readiness import Readiness, any_conditions
 
 PENDING = "BindingConditionsPending"
@@ -67,14 +68,26 @@ class ClaimBinding:
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         """uid of a claim that members of a job may share -> held by the one that writes it."""
 
-    async def bind(self, cycle: CycleState, state: DeviceCycle, pod: Pod, node: str) -> None:
+    def has_left(self, state: DeviceCycle | None, pod: Pod) -> bool:
+        """Whether `bind` has to remove what an earlier binding of the pod has left. `state`: see there."""
+        return (
+            pod.uid in self._releases
+            or self._books.special_claims.of(pod) is not None
+            or bool(left_in_status(pod, state))
+        )
+
+    async def bind(self, cycle: CycleState, state: DeviceCycle | None, pod: Pod, node: str) -> None:
         """Allocates and reserves what is not yet, one claim after the other, and waits until devices are ready.
+        `state`: None if the pod claims nothing.
 
         Raises ClaimFailed, BindingFailed or BindingTimeout.
         """
         if (release := self._releases.get(pod.uid)) is not None:
             # Of an earlier attempt: it would undo what is written now.
             await release.wait()
+        await self._remove_left(state, pod)
+        if state is None:
+            return
         bound = [await self._reserve(state, claim, pod, node) for claim in self._to_reserve(state)]
         if state.claimed:
             await self._show_claimed(state, pod)
@@ -83,9 +96,18 @@ class ClaimBinding:
             self._events.pod_event(pod, NORMAL, PENDING, text, action="Scheduling")
             await self._readiness.wait(bound, cycle.waiting_for_others)
 
+    async def _remove_left(self, state: DeviceCycle | None, pod: Pod) -> None:
+        if fields := left_in_status(pod, state):
+            try:
+                await self._clear_status(pod, fields)
+            except WriteFailed as error:
+                raise ClaimFailed(updating_failed(pod, str(error))) from error
+        if (left := self._books.special_claims.of(pod)) is not None:
+            await _attempted("delete", left, self._writer.delete(left))
+
     async def _show_claimed(self, state: DeviceCycle, pod: Pod) -> None:
         """Writes to the pod's status what its claims take of the node, for the kubelet and for schedulers to come."""
-        state.claimed_shown = True
+        state.shown.append(CLAIMED)
         status = {"status": as_status(state.claimed)}
         try:
             await _uninterrupted(self._writes.merge(PODS, _meta(pod), status, subresource="status", strategic=True))
@@ -148,6 +170,7 @@ class ClaimBinding:
         assert special is not None, "there is something to claim"
         (allocation,) = (each.allocation for each in state.chosen if each.claim is claim)
         written = await _uninterrupted(self._create(state, requesting(claim, special), allocation, pod))
+        state.shown.append(SPECIAL)
         try:
             status = pod_status(written.metadata.name, special)
             await self._writes.merge(PODS, _meta(pod), status, subresource="status", strategic=True)
@@ -202,11 +225,11 @@ class ClaimBinding:
 
     def release(self, state: DeviceCycle, pod: Pod) -> None:
         """What PreBind wrote for a pod that is not bound after all is undone, but for allocations."""
-        if state.reserved or state.created is not None or state.claimed_shown:
+        if state.reserved or state.created is not None or state.shown:
             done = self._releases[pod.uid] = asyncio.Event()
             claims, state.reserved = state.reserved, []
             created, state.created = state.created, None
-            shown, state.claimed_shown = state.claimed_shown, False
+            shown, state.shown = state.shown, []
             if created is not None and created.status.allocation is not None:
                 # Its devices are in use until it is deleted, also if no watch has shown it.
                 self._in_flight.begin(created, created.metadata.uid)
@@ -216,7 +239,7 @@ class ClaimBinding:
         self,
         claims: Sequence[ResourceClaim],
         created: ResourceClaim | None,
-        claimed_shown: bool,
+        shown: Sequence[str],
         pod: Pod,
         done: asyncio.Event,
     ) -> None:
@@ -226,8 +249,11 @@ class ClaimBinding:
             if created is not None:
                 await _attempted("delete", created, self._writer.delete(created))
                 self._books.give_up(created.metadata.uid)
-            if claimed_shown:
-                await self._clear_claimed(pod)
+            if shown:
+                try:
+                    await self._clear_status(pod, shown)
+                except WriteFailed as error:
+                    _log.warning("cannot clear the status of pod %s: %s", pod.key, error)
         finally:
             self._released(pod, done)
 
@@ -256,12 +282,11 @@ class ClaimBinding:
         finally:
             self._released(pod, done)
 
-    async def _clear_claimed(self, pod: Pod) -> None:
-        cleared = {"status": {"nodeAllocatableResourceClaimStatuses": None}}
-        try:
+    async def _clear_status(self, pod: Pod, fields: Sequence[str]) -> None:
+        """Raises WriteFailed; but that the pod is gone is no failure."""
+        cleared = {"status": dict.fromkeys(fields)}
+        with suppress(ObjectGone):
             await self._writes.merge(PODS, _meta(pod), cleared, subresource="status", strategic=True)
-        except WriteFailed as error:
-            _log.warning("cannot clear the status of pod %s: %s", pod.key, error)
 
 
 async def _attempted(what: str, claim: ResourceClaim, write: Awaitable[None]) -> None:

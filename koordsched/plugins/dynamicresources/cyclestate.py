@@ -42,15 +42,14 @@ class DeviceCycle:
     `shared_score`: what their alternatives add to the score of every node. `in_job`: whether others may share what is
     chosen for this pod. `chosen`: what Reserve chose or shares; `requests`: of the special claim there. `reserved`: the
     claims that PreBind may have reserved for the pod; `created`: the special claim that it made. `held`: reasons with
-    texts of this attempt. `claimed`: what the claims take of the node since Reserve; `claimed_shown`: PreBind may have
-    written that to the pod's status; `takes`: somewhere they would take something.
+    texts of this attempt. `claimed`: what the claims take of the node since Reserve; `shown`: the fields of the pod's
+    status that PreBind may have written; `takes`: somewhere they would take something.
     """
 
     __slots__ = (
         "allocated",
         "chosen",
         "claimed",
-        "claimed_shown",
         "claims",
         "created",
         "demands",
@@ -64,6 +63,7 @@ class DeviceCycle:
         "scores",
         "shared",
         "shared_score",
+        "shown",
         "special",
         "takes",
         "unavailable",
@@ -93,7 +93,7 @@ class DeviceCycle:
         self.reason: HeldReason | None = None
         self.held: dict[int, HeldReason] = {}
         self.claimed: ClaimedResources = ()
-        self.claimed_shown = False
+        self.shown: list[str] = []
         self.takes = False
         self.chosen: tuple[Chosen, ...] = ()
         self.requests: SpecialRequests | None = None

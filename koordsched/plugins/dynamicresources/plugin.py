@@ -316,17 +316,17 @@ class DynamicResources(
         self._books.give_up(pod.uid)
 
     def pre_bind_pre_flight(self, cycle: CycleState, pod: Pod, node: str) -> Status:
-        """SKIP without claims."""
+        """SKIP without claims, unless an earlier binding has left something."""
+        if pod.virtual:
+            return SKIP
         state = self._state(cycle)
-        return SUCCESS if state is not None and not pod.virtual and (state.claims or state.chosen) else SKIP
+        claims = state is not None and bool(state.claims or state.chosen)
+        return SUCCESS if claims or self.binding.has_left(state, pod) else SKIP
 
     async def pre_bind(self, cycle: CycleState, pod: Pod, node: str) -> Status:
         """Writes who has the devices, and waits until they are ready; an ERROR if that fails."""
-        state = self._state(cycle)
-        if state is None:
-            return SUCCESS
         try:
-            await self.binding.bind(cycle, state, pod, node)
+            await self.binding.bind(cycle, self._state(cycle), pod, node)
         except (ClaimFailed, BindingFailed, BindingTimeout) as error:
             return Status(Code.ERROR, (str(error),))
         return SUCCESS

@@ -7,6 +7,7 @@ import pytest
 from tests.plugins.dynamicresources.deviceworld import (
     FINALIZER,
     N1,
+    allocated,
     claim,
     claiming,
     device_class,
@@ -73,6 +74,7 @@ def test_dra_case_107_a_binding_fails_and_the_claim_is_taken_back():
         await asyncio.sleep(0.5)
         assert there.where("p") is None
         assert there.claims() == []
+        assert "extendedResourceClaimStatus" not in there.embedded.get("Pod", "p")["status"]
         kept = [(w.method, "finalizers" in w.body.get("metadata", {})) for w in there.writes if "claims/p-" in w.path]
         assert kept == [("PATCH", True), ("PATCH", False), ("PATCH", True), ("DELETE", False)]
         await asyncio.sleep(5)
@@ -128,6 +130,26 @@ def test_dra_case_109_a_claim_of_an_earlier_attempt_is_deleted():
     left = claim("left", owner="p", finalizers=[FINALIZER])
     left["metadata"]["annotations"] = {"resource.kubernetes.io/extended-resource-claim": "true"}
     play(steps, N1, GPU, slice_of("n1", "d0"), left)
+
+
+@pytest.mark.parametrize("classes", [[], [GPU]], ids=["without the class", "with the class"])
+@pytest.mark.parametrize("exists", [True, False], ids=["claim", "status alone"])
+def test_what_an_earlier_attempt_has_left_goes_where_a_device_plugin_serves_the_resource(exists, classes):
+    """The kubelet would look for a device that is on another node."""
+
+    async def steps(there):
+        mapping = {"containerName": "m", "resourceName": "ex.com/gpu", "requestName": "container-0-request-1"}
+        named = {"resourceClaimName": "left", "requestMappings": [mapping]}
+        pod = wanting("p")
+        there.embedded.insert({**pod, "status": {**pod.get("status", {}), "extendedResourceClaimStatus": named}})
+        await asyncio.sleep(5)
+        assert there.where("p") == "n2"
+        assert "extendedResourceClaimStatus" not in there.embedded.get("Pod", "p")["status"]
+        assert there.claims() == []
+
+    left = claim("left", owner="p", status=allocated("d0", users=["p"]), finalizers=[FINALIZER])
+    left["metadata"]["annotations"] = {"resource.kubernetes.io/extended-resource-claim": "true"}
+    play(steps, node("n2", gpu="1"), *classes, *([left] if exists else []))
 
 
 @pytest.mark.parametrize("served", [True, False], ids=["device plugin", "DRA"])

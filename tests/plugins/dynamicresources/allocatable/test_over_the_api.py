@@ -96,6 +96,19 @@ def test_what_devices_take_is_in_the_status_and_counts():
     play(steps, N1, device_class(), slice_of("n1", *devices), claim(count=2), gates=GATES)
 
 
+def test_what_an_earlier_attempt_has_shown_goes():
+    async def steps(there):
+        left = [{"resourceClaimName": "c", "containers": ["m"], "resources": {"cpu": "60"}}]
+        waiting = using("p", "c")
+        there.embedded.insert({**waiting, "status": {**waiting.get("status", {}), STATUS: left}})
+        await asyncio.sleep(3)
+        assert there.where("p") == "n1"
+        assert shown(there, "p") is None
+        assert requested(there) == 100
+
+    play(steps, N1, device_class(), slice_of("n1", "d0"), claim(), gates=GATES)
+
+
 def test_off_by_default():
     async def steps(there):
         there.embedded.insert(using("p", "c"))
