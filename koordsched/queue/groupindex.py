@@ -24,13 +24,45 @@ class GroupIndex(Protocol[P_contra]):
     """Groups of pods that a plugin has rejected."""
 
     def add(self, group: Hashable, pod: P_contra) -> None:
-        """A group waits from now on. `pod`: any of it. Must not raise."""
+        """A group waits from now on. `pod`: any of it."""
 
     def remove(self, group: Hashable) -> None:
         """It does not any more."""
 
-    def concerned(self, old: Any, new: Any) -> Iterable[Hashable] | None:
+    def concerned(self, old: Any, new: Any) -> Collection[Hashable] | None:
         """The groups that an event may help, perhaps more; None: all."""
+
+
+class GuardedIndex(Generic[P]):
+    """The index of a plugin, which may fail: then the groups in question are asked about every event."""
+
+    def __init__(self, index: GroupIndex[P]) -> None:
+        self._index = index
+        self._unfiled: dict[Hashable, None] = {}
+
+    def add(self, group: Hashable, pod: P) -> None:
+        """See GroupIndex."""
+        try:
+            self._index.add(group, pod)
+        except Exception:
+            _log.exception("what pod %s needs is unknown: it is asked about every event", pod.title)
+            self._unfiled[group] = None
+
+    def remove(self, group: Hashable) -> None:
+        """See GroupIndex."""
+        if group in self._unfiled:
+            del self._unfiled[group]
+        else:
+            self._index.remove(group)
+
+    def concerned(self, old: Any, new: Any) -> Collection[Hashable] | None:
+        """See GroupIndex."""
+        try:
+            found = self._index.concerned(old, new)
+        except Exception:
+            _log.exception("it is unknown which pods an event may help: all are asked")
+            return None
+        return found if found is None or not self._unfiled else [*found, *self._unfiled]
 
 
 Needs: TypeAlias = Callable[[P], Iterable[Sequence[Collection[Hashable]]] | None]
@@ -55,11 +87,7 @@ class KeyedGroups(Generic[P]):
 
     def add(self, group: Hashable, pod: P) -> None:
         """See GroupIndex."""
-        try:
-            keys = self._chosen(self._needs(pod))
-        except Exception:
-            _log.exception("what pod %s needs is unknown: it is tried after every event", pod.title)
-            keys = None
+        keys = self._chosen(self._needs(pod))
         if keys is None:
             self._always[group] = None
             return
@@ -93,7 +121,7 @@ class KeyedGroups(Generic[P]):
             if not filed:
                 del self._by_key[key]
 
-    def concerned(self, old: Any, new: Any) -> Iterable[Hashable] | None:
+    def concerned(self, old: Any, new: Any) -> Collection[Hashable] | None:
         """See GroupIndex."""
         offered = self._offers(old, new)
         if offered is None:

@@ -26,7 +26,7 @@ from enum import Enum, IntEnum, auto
 from typing import Any, Generic, Protocol, TypeAlias
 
 from koordsched.cluster.events import NODE, STANDARD_RESOURCES, WILDCARD, ActionType, ClusterEvent
-from koordsched.queue.groupindex import GroupIndex
+from koordsched.queue.groupindex import GroupIndex, GuardedIndex
 from koordsched.queue.item import P, QueuedPod
 
 _log = logging.getLogger(__name__)
@@ -200,10 +200,13 @@ class HintTable(Generic[P]):
     def __init__(self, registrations: Iterable[HintRegistration[P]], observer: HintObserver | None = None) -> None:
         self._by_plugin: dict[str, list[HintRegistration[P]]] = {}
         self._of_nominated: list[tuple[HintRegistration[P], NominatedTo]] = []
+        guarded: dict[GroupIndex[P], GuardedIndex[P]] = {}
         for registration in registrations:
             if isinstance(registration.scope, NominatedTo):
                 self._of_nominated.append((registration, registration.scope))
                 continue
+            if (index := registration.index) is not None:
+                registration = replace(registration, index=guarded.setdefault(index, GuardedIndex(index)))
             self._by_plugin.setdefault(registration.plugin, []).extend(_unrolled(registration))
         for plugin, own in self._by_plugin.items():
             own.extend(_taint_mitigation(plugin, own))

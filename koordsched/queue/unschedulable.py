@@ -7,7 +7,6 @@ key. Of equivalent pods (`queue.equivalence`) an event moves one.
 
 from __future__ import annotations
 
-import logging
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from operator import attrgetter
@@ -21,8 +20,6 @@ from koordsched.queue.hintgroups import HintGroup
 from koordsched.queue.hints import HintTable, PluginHints, Strategy
 from koordsched.queue.inflight import RecordedEvent
 from koordsched.queue.item import P, Place, PodShape, QueuedPod
-
-_log = logging.getLogger(__name__)
 
 #: What pods of one shape must have in common to be equivalent; None: this pod is equivalent to no other.
 EquivalenceKey: TypeAlias = Callable[[P], Hashable | None]
@@ -298,11 +295,7 @@ class UnschedulablePods(Generic[P]):
         groups: dict[HintGroup[P], None], hints: PluginHints[P], old: Any, new: Any
     ) -> Iterable[HintGroup[P]]:
         """Those of the groups that a plugin has rejected that are asked about an event, oldest first."""
-        try:
-            found = hints.concerned(old, new)
-        except Exception:
-            _log.exception("it is unknown which pods an event may help: all are asked")
-            return groups
+        found = hints.concerned(old, new)
         if found is None:
             return groups
         return sorted(cast("Iterable[HintGroup[P]]", found), key=attrgetter("number"))

@@ -26,7 +26,7 @@ _LIMIT = 50_000
 """Pods with pending writes; beyond that, the oldest is dropped (the next attempt repeats it)."""
 
 _IN_FLIGHT = 32
-_RETRIES = 4
+_TRIES = 5
 _FIRST_RETRY = 0.01
 _RETRY_FACTOR = 5.0
 
@@ -67,6 +67,78 @@ def _shown(pod: Pod) -> tuple[str, str] | None:
     return condition.reason, condition.message
 
 
+class _Record:
+    """One pod: what it shows, and what it is to show."""
+
+    __slots__ = ("aside", "forgotten", "next", "task", "withdrawn", "written")
+
+    def __init__(self) -> None:
+        self.next: _Wish | None = None
+        """To be written, once the write is over that is under way."""
+        self.aside: _Wish | None = None
+        """To be written if the pod is not bound."""
+        self.written: _Wish | None = None
+        """What was sent last but may not have come back through the watch yet."""
+        self.task: asyncio.Task[None] | None = None
+        """The write under way."""
+        self.withdrawn = False
+        """The pod is about to be bound: the write is not tried again."""
+        self.forgotten = False
+        """It is gone or bound: the write is not tried again, and what it says is not kept."""
+
+    @property
+    def is_empty(self) -> bool:
+        return self.is_at_rest and self.written is None
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether nothing is to be written, and no write is in progress."""
+        return self.next is None and self.aside is None and self.task is None
+
+    def shows(self, pod: Pod, condition: tuple[str, str] | None, nominated: str | None) -> bool:
+        """Whether the pod shows this (None: anything), and will go on showing it.
+
+        A version from before our last write may still come through the watch: what it shows will be replaced.
+        """
+        current = self.current(pod)
+        return all(
+            condition in (None, told.condition) and nominated in (None, told.nominated)
+            for told in (current, self.written or current)
+        )
+
+    def current(self, pod: Pod) -> _Wish:
+        """What the pod shows, as far as we know."""
+        written = self.written
+        if written is not None and written.pod.resource_version == pod.resource_version and not written.in_doubt:
+            return written
+        current = _Wish(pod)
+        current.condition = _shown(pod)
+        current.nominated = pod.nominated_node
+        return current
+
+    def set_aside(self, wish: _Wish) -> None:
+        """What a binding would make untrue is written if that fails; that a wait is over stays true, and comes next."""
+        if wish.condition is not None or wish.nominated is not None:
+            self.aside = self.aside or _Wish(wish.pod)
+            self.aside.inherit(wish)
+        if wish.waits is not None:
+            self.next = self.next or _Wish(wish.pod)
+            self.next.waits = self.next.waits or wish.waits
+
+    def sent(self, wish: _Wish) -> None:
+        """The pod shows this from now on; that may be just what was to be written next."""
+        before = self.current(wish.pod)
+        wish.condition = wish.condition or before.condition
+        wish.nominated = before.nominated if wish.nominated is None else wish.nominated
+        self.written, following = wish, self.next
+        if (
+            following is not None
+            and following.waits is None
+            and self.shows(following.pod, following.condition, following.nominated)
+        ):
+            self.next = None
+
+
 class PodStatusWriter:
     """The writer. `dropped` counts writes given up because there were too many.
 
@@ -77,23 +149,16 @@ class PodStatusWriter:
         self._send = send
         self._wall = wall
         self._pending = pending
-        self._wishes: OrderedDict[str, _Wish] = OrderedDict()
-        self._held: dict[str, _Wish] = {}
-        """States of pods that are being written right now."""
-        self._set_aside: dict[str, _Wish] = {}
-        """Of pods that are being bound."""
-        self._written: dict[str, _Wish] = {}
-        """What was sent last but may not have come back through the watch yet."""
-        self._busy: dict[str, asyncio.Task[None]] = {}
-        self._withdrawn: set[str] = set()
-        """Of these, pods that are about to be bound: nothing is tried again."""
-        self._moot: set[str] = set()
-        """Of these, pods that were forgotten meanwhile: nothing is tried again or kept."""
+        self._records: dict[str, _Record] = {}
+        """By uid."""
+        self._due: OrderedDict[str, _Record] = OrderedDict()
+        """Those with something to write, and no write under way."""
+        self._under_way: set[asyncio.Task[None]] = set()
         self.dropped = 0
 
     def condition(self, pod: Pod, reason: str, message: str, nominated: str | None) -> None:
         """PodScheduled=False for a reason; `nominated` is written too unless it is None."""
-        if self._is_at_rest(pod.uid) and self._shows(pod, (reason, message), nominated):
+        if self._shows(pod, (reason, message), nominated):
             return
         wish = self._wish(pod)
         wish.condition = (reason, message)
@@ -103,7 +168,7 @@ class PodStatusWriter:
 
     def nominate(self, pod: Pod, node: str) -> None:
         """status.nominatedNodeName alone; "" clears it."""
-        if self._is_at_rest(pod.uid) and self._shows(pod, None, node):
+        if self._shows(pod, None, node):
             return
         self._wish(pod).nominated = node
         self._pump()
@@ -115,12 +180,13 @@ class PodStatusWriter:
 
     def forget(self, uid: str) -> None:
         """The pod is gone or bound: pending writes for it are dropped."""
-        self._wishes.pop(uid, None)
-        self._held.pop(uid, None)
-        self._set_aside.pop(uid, None)
-        self._written.pop(uid, None)
-        if uid in self._busy:
-            self._moot.add(uid)
+        record = self._records.get(uid)
+        if record is None:
+            return
+        self._due.pop(uid, None)
+        record.next = record.aside = record.written = None
+        record.forgotten = record.task is not None
+        self._drop_if_empty(uid, record)
 
     async def withdraw(self, uid: str) -> None:
         """The pod is about to be bound: what was to be written is set aside, and what is on its way must arrive first.
@@ -128,128 +194,102 @@ class PodStatusWriter:
         Else a bound pod would show that it is not scheduled, or a nomination. If the binding fails, what is set aside
         is written with what the pod shows next. Returns when the API server has answered, or did not in time.
         """
-        for wishes in (self._wishes, self._held):
-            wish = wishes.pop(uid, None)
-            if wish is None:
-                continue
-            if wish.waits is not None:
-                rest = wishes[uid] = _Wish(wish.pod)
-                rest.waits, wish.waits = wish.waits, None
-            self._set_aside[uid] = wish
-        under_way = self._busy.get(uid)
-        if under_way is not None:
-            self._withdrawn.add(uid)
-            await asyncio.wait([under_way])
+        record = self._records.get(uid)
+        if record is None:
+            return
+        if (wish := record.next) is not None:
+            record.next = None
+            record.set_aside(wish)
+            if record.next is None:
+                self._due.pop(uid, None)
+        if record.task is not None:
+            record.withdrawn = True
+            await asyncio.wait([record.task])
 
     async def drain(self) -> None:
         """Waits until everything is written or given up."""
-        while self._busy:
-            await asyncio.wait(self._busy.values())
+        while self._under_way:
+            await asyncio.wait(self._under_way)
 
     @property
     def unwritten(self) -> int:
         """Pods with states that are not written yet."""
-        return len(self._wishes) + len(self._held)
+        return sum(record.next is not None for record in self._records.values())
 
     @property
     def remembered(self) -> int:
         """Pods of which it is known what was sent last."""
-        return len(self._written)
-
-    def _wished(self, uid: str) -> _Wish | None:
-        return self._wishes.get(uid) or self._held.get(uid)
-
-    def _is_at_rest(self, uid: str) -> bool:
-        """Whether nothing is to be written for the pod, and no write is in progress."""
-        return not any(uid in states for states in (self._busy, self._wishes, self._set_aside))
+        return sum(record.written is not None for record in self._records.values())
 
     def _shows(self, pod: Pod, condition: tuple[str, str] | None, nominated: str | None) -> bool:
-        """Whether the pod shows this (None: anything), and will go on showing it.
-
-        A version from before our last write may still come through the watch: what it shows will be replaced.
-        """
-        current = self._current(pod)
-        return all(
-            condition in (None, told.condition) and nominated in (None, told.nominated)
-            for told in (current, self._written.get(pod.uid, current))
-        )
-
-    def _current(self, pod: Pod) -> _Wish:
-        """What the pod shows, as far as we know."""
-        written = self._written.get(pod.uid)
-        if written is not None and written.pod.resource_version == pod.resource_version and not written.in_doubt:
-            return written
-        current = _Wish(pod)
-        current.condition = _shown(pod)
-        current.nominated = pod.nominated_node
-        return current
+        record = self._records.get(pod.uid) or _Record()
+        return record.is_at_rest and record.shows(pod, condition, nominated)
 
     def _wish(self, pod: Pod) -> _Wish:
-        wish = self._wished(pod.uid)
-        if wish is None:
-            wish = self._set_aside.pop(pod.uid, None) or _Wish(pod)
-            if pod.uid in self._busy:
-                self._held[pod.uid] = wish
-            else:
-                self._wishes[pod.uid] = wish
-                if len(self._wishes) > _LIMIT:
-                    self._wishes.popitem(last=False)
+        """What is to be written next about the pod."""
+        record = self._records.setdefault(pod.uid, _Record())
+        if record.next is None:
+            record.next, record.aside = record.aside or _Wish(pod), None
+            if record.task is None:
+                self._due[pod.uid] = record
+                if len(self._due) > _LIMIT:
+                    uid, oldest = self._due.popitem(last=False)
+                    oldest.next = None
+                    self._drop_if_empty(uid, oldest)
                     self.dropped += 1
-        wish.pod = pod
-        return wish
+        record.next.pod = pod
+        return record.next
+
+    def _drop_if_empty(self, uid: str, record: _Record) -> None:
+        if record.is_empty:
+            del self._records[uid]
 
     def _pump(self) -> None:
-        while self._wishes and len(self._busy) < _IN_FLIGHT:
-            uid, wish = self._wishes.popitem(last=False)
-            self._busy[uid] = asyncio.get_running_loop().create_task(self._write(uid, wish))
+        while self._due and len(self._under_way) < _IN_FLIGHT:
+            uid, record = self._due.popitem(last=False)
+            wish, record.next = record.next, None
+            assert wish is not None, "it is due"
+            record.task = asyncio.get_running_loop().create_task(self._write(uid, record, wish))
+            self._under_way.add(record.task)
 
-    async def _write(self, uid: str, wish: _Wish) -> None:
-        pod = wish.pod
+    async def _write(self, uid: str, record: _Record, wish: _Wish) -> None:
         try:
-            delay = _FIRST_RETRY
-            for attempt in range(_RETRIES + 1):
-                try:
-                    await self._send(pod.namespace, pod.name, self._body(wish))
-                    self._sent(uid, wish)
-                    return
-                except PatchRejected as error:
-                    _log.debug("status of %s not written: %s", pod.title, error)
-                    self._held.pop(uid, None)
-                    return
-                except PatchFailed as error:
-                    is_last = attempt == _RETRIES
-                    if is_last:
-                        _log.warning("status of %s not written after %d tries: %s", pod.title, attempt + 1, error)
-                    if is_last or uid in self._withdrawn:
-                        if uid in self._withdrawn and uid not in self._moot:
-                            self._set_aside.setdefault(uid, _Wish(pod)).inherit(wish)
-                        wish.in_doubt = True
-                        self._sent(uid, wish)
-                        return
-                await asyncio.sleep(delay)
-                if uid in self._moot:
-                    return
-                delay *= _RETRY_FACTOR
+            await self._try(uid, record, wish)
         finally:
-            del self._busy[uid]
-            self._withdrawn.discard(uid)
-            self._moot.discard(uid)
-            held = self._held.pop(uid, None)
-            if held is not None:
-                self._wishes[uid] = held
+            assert record.task is not None, "it is this one"
+            self._under_way.discard(record.task)
+            record.task, record.withdrawn, record.forgotten = None, False, False
+            if record.next is not None:
+                self._due[uid] = record
+            self._drop_if_empty(uid, record)
             self._pump()
 
-    def _sent(self, uid: str, wish: _Wish) -> None:
-        """Records what the pod shows from now on; that may be just what was to be written next."""
-        if uid in self._moot or uid not in self._pending:
+    async def _try(self, uid: str, record: _Record, wish: _Wish) -> None:
+        pod, delay = wish.pod, _FIRST_RETRY
+        for attempt in range(1, _TRIES + 1):
+            try:
+                await self._send(pod.namespace, pod.name, self._body(wish))
+                break
+            except PatchRejected as error:
+                _log.debug("status of %s not written: %s", pod.title, error)
+                record.next = None
+                return
+            except PatchFailed as error:
+                if attempt == _TRIES:
+                    _log.warning("status of %s not written after %d tries: %s", pod.title, attempt, error)
+                if attempt == _TRIES or record.withdrawn:
+                    wish.in_doubt = True
+                    break
+            await asyncio.sleep(delay)
+            if record.forgotten:
+                return
+            delay *= _RETRY_FACTOR
+        if record.forgotten:
             return
-        before = self._current(wish.pod)
-        wish.condition = wish.condition or before.condition
-        wish.nominated = before.nominated if wish.nominated is None else wish.nominated
-        self._written[uid] = wish
-        held = self._held.get(uid)
-        if held is not None and held.waits is None and self._shows(held.pod, held.condition, held.nominated):
-            del self._held[uid]
+        if wish.in_doubt and record.withdrawn:
+            record.set_aside(wish)
+        if uid in self._pending:
+            record.sent(wish)
 
     def _body(self, wish: _Wish) -> bytes:
         status: dict[str, Any] = {}

@@ -146,6 +146,18 @@ def test_a_group_is_filed_as_long_as_it_has_pods() -> None:
     assert [*map(len, (index.concerned(None, ["x", "y"]) or (), index.concerned(None, ["z"]) or ()))] == [0, 1]
 
 
+def test_a_group_that_cannot_be_filed_is_asked_about_every_event() -> None:
+    hint = Hint(QUEUE)
+    index: KeyedGroups[Pod] = KeyedGroups(lambda pod: [[{"x": ["x"]}[pod.shape.name]]], lambda old, new: [new])
+    queue = make_queue([HintRegistration("P", NODE, hint, Scope.SHAPE, index=index)])
+    x, y = (reject(queue, Pod(name, shape=Shape(name=name)), "P") for name in "xy")
+    assert queue.move_all(NODE, None, ["z"]) == 1
+    assert hint.asked == ["y"]
+    queue.delete(y.pod)
+    assert queue.move_all(NODE, None, ["x"]) == 1
+    assert x.place is Place.BACKOFF
+
+
 def test_a_registration_without_an_index_has_all_groups_asked() -> None:
     first, second = Hint(SKIP), Hint(SKIP)
     indexed = HintRegistration("P", NODE, first, Scope.SHAPE, index=by_shape())

@@ -231,3 +231,35 @@ def test_before_a_binding_that_a_wait_is_over_is_still_written():
         assert said == [[(WAITING, "True")], [(WAITING, "False")]]
 
     run(main())
+
+
+def test_a_wait_that_is_over_sets_nothing_aside():
+    """Else the next refusal, which the pod shows already, would be written once more."""
+
+    async def main():
+        shown = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no room"}
+        server, waiting = Server(), Bench().pod({**pod("p"), "status": {"conditions": [shown]}})
+        writer = writer_to(server)
+        writer.waiting(waiting, "GangNotComplete", "waits")
+        await asyncio.sleep(0.01)
+        writer.waiting(waiting, "", "")
+        await writer.withdraw(waiting.uid)
+        await writer.drain()
+        writer.condition(waiting, "Unschedulable", "no room", None)
+        await writer.drain()
+        assert [each["type"] for _, status in server.patches for each in status["conditions"]] == [WAITING] * 2
+
+    run(main())
+
+
+def test_before_a_binding_that_a_wait_is_over_is_tried_again():
+    async def main():
+        server, waiting = Server(PatchFailed("no")), Bench().pod(pod("p"))
+        writer = writer_to(server)
+        writer.waiting(waiting, "", "")
+        await asyncio.sleep(0.01)
+        await writer.withdraw(waiting.uid)
+        await writer.drain()
+        assert [each["type"] for _, status in server.patches for each in status["conditions"]] == [WAITING] * 2
+
+    run(main())

@@ -298,7 +298,7 @@ class Simulation:
         under_way = [*scheduler.queue.in_flight_pods(), *scheduler.cluster.assumed]
         if self.breaker_checks is not None and process.may_write() and not self.breaker_checks.is_quiet(process):
             return True
-        return bool(under_way or scheduler.binding.in_flight or scheduler._status._busy) or any(
+        return bool(under_way or scheduler.binding.in_flight or scheduler._status._under_way) or any(
             int(reflectors[path].resource_version or 0)
             < max((each.rv for each in self.server.records(path)), default=0)
             for path in (PODS, *self.compacted)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -126,7 +126,7 @@ class WaitingRequests:
         if not block.groups:
             del self._blocks[scalar]
 
-    def concerned(self, old: Any, new: Any) -> Iterable[Hashable]:
+    def concerned(self, old: Any, new: Any) -> Collection[Hashable]:
         """See GroupIndex."""
         if not self._blocks:
             return ()

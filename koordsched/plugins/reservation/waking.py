@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from typing import Any
 
 from koordsched.cluster.events import ASSIGNED_POD, NODE, POD, ActionType, ClusterEvent
@@ -12,7 +12,6 @@ from koordsched.plugins.reservation.cache import RESERVATION_CHANGED, Reservatio
 from koordsched.plugins.reservation.info import ReservationInfo
 from koordsched.plugins.reservation.matching import Matching
 from koordsched.plugins.reservation.operating import is_operating
-from koordsched.queue.groupindex import KeyedGroups
 from koordsched.queue.hints import GroupBy, HintRegistration, QueueingHint, Scope
 
 
@@ -46,7 +45,7 @@ class Waking:
         return [
             HintRegistration(self._plugin, RESERVATION_CHANGED, self._after_reservation_changed, scope),
             HintRegistration(self._plugin, left, self._after_pod_left, scope),
-            HintRegistration(self._plugin, came, self._after_pod_came, scope, index=KeyedGroups(self._needs, _no_keys)),
+            HintRegistration(self._plugin, came, self._after_pod_came, scope, index=_VirtualPods()),
             HintRegistration(self._plugin, labelled, self._after_node_labelled, scope),
             HintRegistration(self._plugin, own, self._after_own_change, Scope.OWN_POD),
         ]
@@ -66,11 +65,6 @@ class Waking:
             ended = old.virtual and (self._matching.terms(pod).ignored or self._owned(pod, old.uid))
             found = ended or is_operating(old.labels.labels) or self._may_use_any(pod, old.node)
         return QueueingHint.QUEUE if found else QueueingHint.SKIP
-
-    @staticmethod
-    def _needs(pod: Pod) -> tuple[()] | None:
-        """Every pod that gets a node is such an event: those that act as Reservations are asked, and no others."""
-        return None if pod.virtual else ()
 
     def _after_pod_came(self, pod: Pod, old: Any, new: Pod) -> QueueingHint:
         info = self._cache.get(pod.uid) if pod.virtual else None
@@ -111,5 +105,21 @@ class Waking:
         return (pod.namespace, pod.labels, references, pod.uid if alone else "")
 
 
-def _no_keys(old: Any, new: Any) -> tuple[tuple[()]]:
-    return ((),)
+class _VirtualPods:
+    """A GroupIndex: the pods that stand for Reservations, whatever the event. Every pod that gets a node is one."""
+
+    def __init__(self) -> None:
+        self._groups: dict[Hashable, None] = {}
+
+    def add(self, group: Hashable, pod: Pod) -> None:
+        """See GroupIndex."""
+        if pod.virtual:
+            self._groups[group] = None
+
+    def remove(self, group: Hashable) -> None:
+        """See GroupIndex."""
+        self._groups.pop(group, None)
+
+    def concerned(self, old: Any, new: Any) -> Collection[Hashable]:
+        """See GroupIndex."""
+        return self._groups
