@@ -58,10 +58,11 @@ async def patch_version(
 
 async def _read_if(transport: Transport, path: str, changes: Mapping[str, Any], waits: Iterator[float]) -> bytes | None:
     """The object, if the changes are in it. Asks until it gets an answer: what was carried out must be known."""
+    as_sent = orjson.loads(orjson.dumps(changes))  # lists, where plugins have tuples
     while True:
         try:
             response = raise_for_status(await transport.request("GET", path))
-            return response.body if _contains(orjson.loads(response.body), changes) else None
+            return response.body if _contains(orjson.loads(response.body), as_sent) else None
         except NotFound:
             return None
         except (ClientError, orjson.JSONDecodeError) as error:

@@ -33,10 +33,10 @@ class LastWords:
         """Texts about those of the server's pods, waiting ones, that show anything else."""
         for thing in things:
             uid = thing["metadata"]["uid"]
-            said, sent = self._said.get(uid), self._status._written.get(uid)
+            said, record = self._said.get(uid), self._status._records.get(uid)
             if said is None or thing["spec"].get("nodeName"):
                 continue
-            if sent is not None and sent.in_doubt:
+            if record is not None and record.written is not None and record.written.in_doubt:
                 continue  # given up after many tries; the next attempt to place the pod says it again
             conditions = thing["status"].get("conditions", ())
             shown = [(one["reason"], one["message"]) for one in conditions if one["type"] == "PodScheduled"]

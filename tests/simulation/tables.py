@@ -22,7 +22,7 @@ def _left_over(scheduler):
         "in PreBind": sorted(binding._pre_binding),
         "events for pods in flight": {what: n for what, n in scheduler.queue.in_flight_events().items() if n},
         "status unwritten": status.unwritten,
-        "status remembered of pods that do not wait": sorted(set(status._written) - pending),
+        "status remembered of pods that do not wait": sorted(set(status._records) - pending),
         "preemptors whose victims are being told": evictions.running,
         "victims told and not going": evictions.victims,
         "notices of waiting": sorted((told & pending) - gated),

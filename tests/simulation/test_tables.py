@@ -5,6 +5,7 @@ from copy import copy
 
 import pytest
 
+from koordsched.scheduling.podstatus import _Record
 from tests.embedded import Embedded, scheduler_on
 from tests.plugins.objects import container, node, pod
 from tests.simulation.conditions import LastWords
@@ -21,7 +22,7 @@ def _forgotten_notice(scheduler, waiting):
 
 
 def _status_of_the_gone(scheduler, waiting):
-    scheduler._status._written["gone"] = None
+    scheduler._status._records["gone"] = _Record()
 
 
 def _counted_twice(scheduler, waiting):
