@@ -57,6 +57,23 @@ async def given_up_after(proceed):
     return 502, {}, b"<html>Bad Gateway</html>"
 
 
+def slow_binding(seconds):
+    """Pod p's takes so long."""
+
+    async def fault(call, proceed):
+        if call.path.endswith("/pods/p/binding"):
+            await asyncio.sleep(seconds)
+        return await proceed()
+
+    return fault
+
+
+def cluster_of_one():
+    embedded = Embedded()
+    embedded.insert(node("alder", cpu="4"))
+    return embedded
+
+
 async def failed_after(proceed):
     await proceed()
     return 500, {}, STATUS % (500, b"InternalError")
@@ -223,15 +240,8 @@ def test_an_outage_of_the_server_loses_nothing():
 
 def test_a_pod_deleted_while_its_binding_is_under_way_frees_its_place():
     async def main():
-        embedded = Embedded()
-        embedded.insert(node("alder", cpu="4"))
-
-        async def fault(call, proceed):
-            if call.path.endswith("/pods/p/binding"):
-                await asyncio.sleep(5)
-            return await proceed()
-
-        async with scheduler_on(embedded, fault=fault) as running:
+        embedded = cluster_of_one()
+        async with scheduler_on(embedded, fault=slow_binding(5)) as running:
             embedded.insert(pod("p", container(cpu="3")))
             await asyncio.sleep(1)
             assert len(running.scheduler.cluster.assumed) == 1
@@ -249,15 +259,8 @@ def test_a_pod_deleted_while_its_binding_is_under_way_frees_its_place():
 @pytest.mark.parametrize("wait", [600.0, 0.0], ids=["on Permit", "for the binding"])
 def test_plugins_give_back_what_they_reserved_for_a_pod_that_vanished(picky, wait):
     async def main():
-        embedded = Embedded()
-        embedded.insert(node("alder", cpu="4"))
-
-        async def fault(call, proceed):
-            if call.path.endswith("/pods/p/binding"):
-                await asyncio.sleep(5)
-            return await proceed()
-
-        async with scheduler_on(embedded, fault=fault) as running:
+        embedded = cluster_of_one()
+        async with scheduler_on(embedded, fault=slow_binding(5)) as running:
             picky[0].wait = wait
             embedded.insert(pod("p", container(cpu="3")))
             await asyncio.sleep(1)
@@ -272,17 +275,10 @@ def test_plugins_give_back_what_they_reserved_for_a_pod_that_vanished(picky, wai
 
 def test_who_waits_gets_the_place_of_a_pod_that_is_being_deleted_before_it_is_bound():
     async def main():
-        embedded = Embedded()
-        embedded.insert(node("alder", cpu="4"))
-
-        async def fault(call, proceed):
-            if call.path.endswith("/pods/p/binding"):
-                await asyncio.sleep(600)
-            return await proceed()
-
+        embedded = cluster_of_one()
         leaving = pod("p", container(cpu="3"))
         leaving["metadata"]["finalizers"] = ["example.com/kept"]
-        async with scheduler_on(embedded, fault=fault) as running:
+        async with scheduler_on(embedded, fault=slow_binding(600)) as running:
             embedded.insert(leaving)
             await asyncio.sleep(1)
             embedded.insert(pod("q", container(cpu="3")))
