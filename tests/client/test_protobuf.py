@@ -24,6 +24,7 @@ from koordsched.cluster.builtinkinds import CONFIG_MAPS, PODS
 from koordsched.fakecluster.protobufanswers import encoded
 from koordsched.plugins import KINDS
 from tests.client.recorded.record import HERE
+from tests.depth import examples
 
 WATCHED = KINDS.values()
 BUILT_IN = [kind for kind in WATCHED if definition_of(kind.api, kind.type.__name__)]
@@ -235,7 +236,7 @@ def partial_objects(draw):
     return kind, pruned(draw, whole)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(partial_objects())
 def test_any_part_of_an_object_is_the_same_in_both(case):
     kind, obj = case
@@ -298,7 +299,7 @@ def test_pages_must_be_lists():
     assert form.page(encoded(b'{"kind":"PodList","apiVersion":"v1","metadata":{}}')) == Page([], "", "")
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 @given(st.sampled_from(sorted(recorded())), st.data())
 def test_any_bytes(name, data):
     """Damaged answers are errors that were promised, or objects."""
@@ -320,7 +321,7 @@ def test_any_bytes(name, data):
             form.decode(item, None)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.lists(st.binary(max_size=40), max_size=8), st.data())
 def test_frames_are_the_same_however_they_arrive(frames, data):
     stream = b"".join(len(frame).to_bytes(4, "big") + frame for frame in frames)

@@ -9,6 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from koordsched.cluster.columns import ABSENT, Column, ValueColumn
 from koordsched.cluster.nodetable import NodeTable
 from tests.cluster.objects import wire_node
+from tests.depth import examples
 
 ROWS = 6
 
@@ -64,7 +65,7 @@ class Histories(RuleBasedStateMachine):
 
 
 TestHistories = Histories.TestCase
-TestHistories.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestHistories.settings = settings(max_examples=examples(60), stateful_step_count=40, deadline=None)
 
 
 @given(missed=st.integers(0, 9000))

@@ -12,6 +12,7 @@ from koordsched.api.decoding import convert
 from koordsched.cluster.resources import FIRST_SCALAR, ResourceNames
 from koordsched.cluster.state import ClusterState
 from tests.cluster.objects import wire_node, wire_pod
+from tests.depth import examples
 from tests.plugins.harness import scheduler
 from tests.plugins.objects import container, node, pod
 
@@ -139,7 +140,7 @@ class Histories(RuleBasedStateMachine):
 
 
 TestHistories = Histories.TestCase
-TestHistories.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestHistories.settings = settings(max_examples=examples(60), stateful_step_count=40, deadline=None)
 
 
 def test_a_flood_of_made_up_resources_leaves_nothing_in_the_table():

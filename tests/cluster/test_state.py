@@ -12,6 +12,7 @@ from koordsched.api import core
 from koordsched.api.decoding import convert
 from koordsched.cluster.events import ActionType
 from koordsched.cluster.state import ClusterState
+from tests.depth import examples
 from tests.plugins.objects import container, node, pod
 
 NODES = ("alder", "birch", "cedar")
@@ -187,7 +188,7 @@ class Histories(RuleBasedStateMachine):
         assert len(found) == len(expected)
 
 
-Histories.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+Histories.TestCase.settings = settings(max_examples=examples(60), stateful_step_count=30, deadline=None)
 TestHistories = Histories.TestCase
 
 

@@ -10,6 +10,7 @@ from koordsched.api import core as core_api
 from koordsched.api.decoding import convert
 from koordsched.engine.transaction import Transaction
 from koordsched.framework.overlay import Overlay
+from tests.depth import examples
 from tests.engine.objects import books, gpu_node, gpu_pod, offline
 from tests.engine.plans import Plan
 from tests.engine.state import by_node, everything
@@ -173,4 +174,4 @@ class Interleavings(RuleBasedStateMachine):
 
 
 TestInterleavings = Interleavings.TestCase
-TestInterleavings.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestInterleavings.settings = settings(max_examples=examples(60), stateful_step_count=40, deadline=None)

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.client.test_protobuf_devices import EVERY_FIELD
+from tests.depth import examples
 from tests.fakecluster.apiclient import NOW, PODS, Api, pod
 from tests.fakecluster.deviceobjects import CLAIMS, CLASSES, SLICES, TAINT_RULES, TEMPLATES, claim_template
 from tests.fakecluster.timeline import Cluster
@@ -74,7 +75,7 @@ def damaged(draw, bodies):
     return at, body
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(damaged(PLACES))
 def test_new_objects(case):
     at, body = case
@@ -100,7 +101,7 @@ STATUS["devices"][0]["conditions"][0]["lastTransitionTime"] = NOW
 NEW, ALLOCATED = with_objects(False), with_objects(True)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(damaged({"status": {"status": STATUS}}), st.sampled_from([NEW, ALLOCATED]))
 def test_statuses(case, api):
     status, answer = api.merge(f"{CLAIMS}/x/status?dryRun=All", case[1])
@@ -120,7 +121,7 @@ POD_PARTS = {
 }
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(damaged(POD_PARTS))
 def test_pods(case):
     part, body = case
