@@ -44,6 +44,8 @@ SendPatch = Callable[[str, str, bytes], Awaitable[None]]
 
 
 class _Wish:
+    """A state that a pod is to show, or shows; None where it says nothing."""
+
     __slots__ = ("condition", "in_doubt", "nominated", "pod", "waits")
 
     def __init__(self, pod: Pod) -> None:
