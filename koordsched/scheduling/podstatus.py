@@ -11,6 +11,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Container
 from datetime import UTC, datetime
+from itertools import count
 from typing import Any
 
 import orjson
@@ -21,9 +22,6 @@ _log = logging.getLogger(__name__)
 
 WAITING = "koordsched.io/Waiting"
 """Condition of a pod that waits without having been refused."""
-
-_LIMIT = 50_000
-"""Pods with pending writes; beyond that, the oldest is dropped (the next attempt repeats it)."""
 
 _IN_FLIGHT = 32
 _TRIES = 5
@@ -142,7 +140,7 @@ class _Record:
 
 
 class PodStatusWriter:
-    """The writer. `dropped` counts writes given up because there were too many.
+    """The writer.
 
     `pending`: the uids of the pods that wait for a node; nothing is kept of others.
     """
@@ -156,7 +154,6 @@ class PodStatusWriter:
         self._due: OrderedDict[str, _Record] = OrderedDict()
         """Those with something to write, and no write under way."""
         self._under_way: set[asyncio.Task[None]] = set()
-        self.dropped = 0
 
     def condition(self, pod: Pod, reason: str, message: str, nominated: str | None) -> None:
         """PodScheduled=False for a reason; `nominated` is written too unless it is None."""
@@ -220,8 +217,8 @@ class PodStatusWriter:
 
     @property
     def remembered(self) -> int:
-        """Pods of which it is known what was sent last."""
-        return sum(record.written is not None for record in self._records.values())
+        """Pods of which anything is known, or to be written."""
+        return len(self._records)
 
     def _shows(self, pod: Pod, condition: tuple[str, str] | None, nominated: str | None) -> bool:
         record = self._records.get(pod.uid) or _Record()
@@ -234,11 +231,6 @@ class PodStatusWriter:
             record.next, record.aside = record.aside or _Wish(pod), None
             if record.task is None:
                 self._due[pod.uid] = record
-                if len(self._due) > _LIMIT:
-                    uid, oldest = self._due.popitem(last=False)
-                    oldest.next = None
-                    self._drop_if_empty(uid, oldest)
-                    self.dropped += 1
         record.next.pod = pod
         return record.next
 
@@ -268,7 +260,7 @@ class PodStatusWriter:
 
     async def _try(self, uid: str, record: _Record, wish: _Wish) -> None:
         pod, delay = wish.pod, _FIRST_RETRY
-        for attempt in range(1, _TRIES + 1):
+        for attempt in count(1):
             try:
                 await self._send(pod.namespace, pod.name, self._body(wish))
                 break
@@ -277,9 +269,10 @@ class PodStatusWriter:
                 record.next = None
                 return
             except PatchFailed as error:
-                if attempt == _TRIES:
+                is_last = attempt == _TRIES
+                if is_last:
                     _log.warning("status of %s not written after %d tries: %s", pod.title, attempt, error)
-                if attempt == _TRIES or record.withdrawn:
+                if is_last or record.withdrawn:
                     wish.in_doubt = True
                     break
             await asyncio.sleep(delay)

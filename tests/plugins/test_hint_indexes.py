@@ -148,3 +148,13 @@ def test_a_group_is_filed_under_the_condition_that_fewest_have():
     assert set(index.concerned(None, "x")) == {"a", "c"}
     assert set(index.concerned(None, "xz")) == {"a", "b", "c"}
     assert set(index.concerned(None, "y")) == set()
+
+
+def test_keys_go_with_the_last_group_under_them():
+    index = KeyedGroups(lambda keys: [[keys]], lambda old, new: [[new]])
+    for group in ("a", "b"):
+        index.add(group, ["x"])
+    index.remove("a")
+    assert list(index.concerned(None, "x")) == ["b"]
+    index.remove("b")
+    assert index._by_key == {}

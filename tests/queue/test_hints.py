@@ -148,8 +148,13 @@ def test_a_group_is_filed_as_long_as_it_has_pods() -> None:
 
 def test_a_group_that_cannot_be_filed_is_asked_about_every_event() -> None:
     hint = Hint(QUEUE)
-    index: KeyedGroups[Pod] = KeyedGroups(lambda pod: [[{"x": ["x"]}[pod.shape.name]]], lambda old, new: [new])
+    index: KeyedGroups[Pod] = KeyedGroups(
+        lambda pod: [[{"x": ["x"]}[pod.shape.name]]], lambda old, new: None if new == "any" else [new]
+    )
     queue = make_queue([HintRegistration("P", NODE, hint, Scope.SHAPE, index=index)])
+    x, y = (reject(queue, Pod(name, shape=Shape(name=name)), "P") for name in "xy")
+    assert queue.move_all(NODE, None, "any") == 2
+    hint.asked.clear()
     x, y = (reject(queue, Pod(name, shape=Shape(name=name)), "P") for name in "xy")
     assert queue.move_all(NODE, None, ["z"]) == 1
     assert hint.asked == ["y"]

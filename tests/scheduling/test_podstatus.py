@@ -27,6 +27,9 @@ class Server:
     def messages(self):
         return [status["conditions"][0]["message"] for _, status in self.patches if status.get("conditions")]
 
+    def names(self):
+        return [name for name, _ in self.patches]
+
 
 P = Bench().pod(pod("p")).uid
 
@@ -237,8 +240,7 @@ def test_a_wait_that_is_over_sets_nothing_aside():
     """Else the next refusal, which the pod shows already, would be written once more."""
 
     async def main():
-        shown = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no room"}
-        server, waiting = Server(), Bench().pod({**pod("p"), "status": {"conditions": [shown]}})
+        server, waiting = Server(), Bench().pod({**pod("p"), "status": refused("no room")})
         writer = writer_to(server)
         writer.waiting(waiting, "GangNotComplete", "waits")
         await asyncio.sleep(0.01)
@@ -261,5 +263,160 @@ def test_before_a_binding_that_a_wait_is_over_is_tried_again():
         await writer.withdraw(waiting.uid)
         await writer.drain()
         assert [each["type"] for _, status in server.patches for each in status["conditions"]] == [WAITING] * 2
+
+    run(main())
+
+
+def refused(message):
+    """What a pod shows that was refused for this."""
+    return {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}]}
+
+
+def crowd(writer, server, count):
+    """So many pods, all refused at once."""
+    bench = Bench()
+    pods = [bench.pod(pod(f"p{i}")) for i in range(count)]
+    for each in pods:
+        writer.condition(each, "Unschedulable", "no room", None)
+    return pods
+
+
+def test_of_many_states_32_are_written_at_once_the_oldest_first():
+    async def main():
+        server = Server()
+        writer = writer_to(server)
+        crowd(writer, server, 34)
+        await asyncio.sleep(0.05)
+        assert server.names() == [f"p{i}" for i in range(32)]
+        await writer.drain()
+        assert server.names()[32:] == ["p32", "p33"]
+
+    run(main())
+
+
+@pytest.mark.parametrize("bound", [False, True], ids=["gone", "about to be bound"])
+def test_a_state_that_waits_for_its_turn_is_not_written_any_more(bound):
+    async def main():
+        server = Server()
+        writer = writer_to(server)
+        last = crowd(writer, server, 33)[-1]
+        if bound:
+            await writer.withdraw(last.uid)
+        else:
+            writer.forget(last.uid)
+        await writer.drain()
+        assert "p32" not in server.names()
+        assert writer.remembered == (1 if bound else 0)
+
+    run(main())
+
+
+def test_the_newest_version_of_the_pod_is_what_a_state_is_about():
+    async def main():
+        server, bench = Server(), Bench()
+        writer = writer_to(server)
+        for generation in (1, 2, 3):
+            thing = pod("p")
+            thing["metadata"]["generation"] = generation
+            writer.condition(bench.pod(thing), "Unschedulable", f"message {generation}", None)
+            await asyncio.sleep(0.01)
+        await writer.drain()
+        assert [status["conditions"][0]["observedGeneration"] for _, status in server.patches] == [1, 3]
+
+    run(main())
+
+
+@pytest.mark.parametrize("bound", [False, True], ids=["forgotten", "withdrawn"])
+def test_what_comes_after_a_write_that_was_cut_short_is_tried_again(bound):
+    async def main():
+        server, waiting = Server(None, PatchFailed("503")), Bench().pod(pod("p"))
+        writer = writer_to(server)
+        writer.condition(waiting, "Unschedulable", "before", None)
+        await asyncio.sleep(0.01)
+        if bound:
+            await writer.withdraw(waiting.uid)
+        else:
+            writer.forget(waiting.uid)
+        writer.condition(waiting, "Unschedulable", "after", None)
+        await writer.drain()
+        assert server.messages() == ["before", "after", "after"]
+
+    run(main())
+
+
+def test_of_a_pod_that_is_gone_newer_states_are_not_written():
+    async def main():
+        server, waiting = Server(PatchRejected("404")), Bench().pod(pod("p"))
+        writer = writer_to(server)
+        for message in ("before", "after"):
+            writer.condition(waiting, "Unschedulable", message, None)
+            await asyncio.sleep(0.01)
+        await writer.drain()
+        assert server.messages() == ["before"]
+        assert writer.remembered == 0
+
+    run(main())
+
+
+def test_back_to_what_is_just_being_written():
+    async def main():
+        server, waiting = Server(), Bench().pod(pod("p"))
+        writer = writer_to(server)
+        for message in ("no room", "victims go", "no room"):
+            writer.condition(waiting, "Unschedulable", message, None)
+            await asyncio.sleep(0.01)
+        await writer.drain()
+        assert server.messages() == ["no room"]
+
+    run(main())
+
+
+def test_a_refusal_leaves_the_nomination_that_the_pod_shows():
+    async def main():
+        server, waiting = Server(), Bench().pod({**pod("p"), "status": {"nominatedNodeName": "alder"}})
+        writer = writer_to(server)
+        writer.condition(waiting, "Unschedulable", "no room", None)
+        await writer.drain()
+        writer.nominate(waiting, "alder")
+        await writer.drain()
+        assert len(server.patches) == 1
+
+    run(main())
+
+
+@pytest.mark.parametrize("shown", ["", "no room"], ids=["for the first time", "again"])
+def test_the_transition_has_a_time(shown):
+    async def main():
+        server = Server()
+        writer = writer_to(server)
+        thing = {**pod("p"), "status": refused(shown)} if shown else pod("p")
+        writer.condition(Bench().pod(thing), "Unschedulable", "no volume", None)
+        await writer.drain()
+        ((_, status),) = server.patches
+        assert ("lastTransitionTime" in status["conditions"][0]) is not bool(shown)
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("later", "message"), [((None, "alder"), "before"), (("after", None), "after")], ids=["nomination", "refusal"]
+)
+def test_what_could_not_be_written_before_a_binding_that_fails_is_written_after_it(later, message):
+    async def main():
+        server, waiting = Server(PatchFailed("no answer")), Bench().pod(pod("p"))
+        writer = writer_to(server)
+        writer.condition(waiting, "Unschedulable", "before", None)
+        await asyncio.sleep(0.01)
+        refusal, node = later
+        if refusal is not None:
+            writer.condition(waiting, "Unschedulable", refusal, None)
+        else:
+            writer.nominate(waiting, node)
+        await writer.withdraw(waiting.uid)
+        assert server.messages() == ["before"]
+        writer.nominate(waiting, "birch")
+        await writer.drain()
+        assert server.messages() == ["before", message]
+        assert server.patches[-1][1]["nominatedNodeName"] == "birch"
 
     run(main())
