@@ -214,12 +214,12 @@ class ClaimBinding:
     async def _is_gone(self, written: ResourceClaim) -> bool:
         """Whether the API server has the claim no longer; False if that cannot be found out."""
         try:
-            found = await self._writes.read(RESOURCE_CLAIMS, *key_of(written))
+            await self._writes.read(RESOURCE_CLAIMS, *key_of(written))
         except ObjectGone:
             return True
         except WriteFailed:
-            return False
-        return found.metadata.uid != written.metadata.uid
+            pass
+        return False
 
     # --- taking back -------------------------------------------------------------------------------------
 

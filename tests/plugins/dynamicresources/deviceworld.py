@@ -53,6 +53,11 @@ def claim(name="c", count=1, owner=None, status=None, **metadata):
     }
 
 
+def special(name, **more):
+    """A claim that a scheduler made for the extended resources of its owner."""
+    return claim(name, annotations={"resource.kubernetes.io/extended-resource-claim": "true"}, **more)
+
+
 def allocated(*devices, where="n1", users=(), timestamp="2030-01-01T00:00:00Z", everywhere=False, **result):
     """The status of a claim that has these devices of a node; `users` are names of pods."""
     results = [{"request": "r", "driver": DRIVER, "pool": where, "device": each, **result} for each in devices]
@@ -173,4 +178,12 @@ def refusing(status, message, *, method="POST", path="/binding", times=1, reason
     return fault
 
 
+def wanting(name, *claims, **more):
+    """A pod that requests an extended resource, and has these claims."""
+    wants = container(name="m", cpu="100m", gpu="1")
+    wants["resources"]["limits"] = {"ex.com/gpu": "1"}
+    return claiming(name, *claims, containers=[wants], **more)
+
+
 N1, N2 = node("n1"), node("n2")
+GPU = device_class(extendedResourceName="ex.com/gpu")

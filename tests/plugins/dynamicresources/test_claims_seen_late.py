@@ -9,6 +9,7 @@ from koordsched.client.errors import Ambiguous
 from koordsched.plugins.dynamicresources.binding import _uninterrupted
 from koordsched.plugins.dynamicresources.claimwriter import ClaimFailed
 from tests.plugins.dynamicresources.deviceworld import (
+    GPU,
     GROUP,
     N1,
     allocated,
@@ -17,6 +18,7 @@ from tests.plugins.dynamicresources.deviceworld import (
     device_class,
     refusing,
     slice_of,
+    wanting,
     world,
 )
 from tests.plugins.objects import container, node
@@ -66,6 +68,50 @@ def test_a_reservation_that_was_taken_back_is_made_again_though_the_watch_still_
 
     run(steps())
     assert reserved == [["p"], ["p"]]
+
+
+def test_a_reservation_is_made_when_that_of_the_attempt_before_is_taken_back():
+    """Else it could be taken back after it was made."""
+    refuse = refusing(500, "not now")
+
+    async def steps():
+        async def fault(call, proceed):
+            if call.path.endswith("/binding"):
+                return await refuse(call, proceed)
+            if call.method == "PATCH" and b"$patch" in call.body:
+                await asyncio.sleep(5)
+            return await proceed()
+
+        async with world(*ONE_NODE, claim("c"), fault=fault) as there:
+            there.embedded.insert(claiming("p", "c"))
+            await asyncio.sleep(4)
+            assert there.where("p") is None
+            await asyncio.sleep(26)
+            assert there.where("p") == "n1"
+            assert there.running.attempts == {"default/p": 2}
+            assert [each["name"] for each in there.get("c")["status"]["reservedFor"]] == ["p"]
+
+    run(steps())
+
+
+@pytest.mark.parametrize("readable", [True, False])
+def test_a_claim_that_was_made_is_waited_for_however_late_it_is_seen(readable):
+    async def steps():
+        async def fault(call, proceed):
+            if call.method == "GET" and "/resourceclaims/p-" in call.path and not readable:
+                raise Ambiguous("connection reset")
+            status, headers, body = await proceed()
+            return status, headers, Late(body, 20.0) if is_watch_of_claims(call) else body
+
+        async with world(N1, GPU, slice_of("n1", "d0"), fault=fault) as there:
+            there.embedded.insert(wanting("p"))
+            await asyncio.sleep(15)
+            assert there.where("p") is None
+            await asyncio.sleep(60)
+            assert there.where("p") == "n1"
+            assert there.running.attempts == {"default/p": 1}
+
+    run(steps())
 
 
 @pytest.mark.parametrize("again", [False, True])
@@ -265,24 +311,28 @@ def test_a_claim_that_another_client_has_allocated_meanwhile_is_known_when_it_is
     run(steps())
 
 
-def test_what_was_chosen_for_a_claim_is_not_written_to_its_successor():
+@pytest.mark.parametrize("written", ["c", "a"], ids=["while it is written", "while another claim is written"])
+def test_what_was_chosen_for_a_claim_is_not_written_to_its_successor(written):
     replaced = []
 
     async def steps():
         async def fault(call, proceed):
-            if call.method == "PATCH" and call.path.endswith("/c") and not replaced:
+            if call.method == "PATCH" and call.path.endswith(f"/{written}") and not replaced:
                 replaced.append(call.path)
                 registry, resource = there.embedded.registry, there.embedded.resource("ResourceClaim", GROUP)
                 registry.delete_record(resource, "default", "c")
                 there.embedded.insert(claim("c", 2) | {"metadata": {"name": "c", "uid": "another"}})
+                await asyncio.sleep(1)  # its watch shows the successor
             return await proceed()
 
-        async with world(N1, device_class(), slice_of("n1", "d0", "d1"), claim("c"), fault=fault) as there:
-            there.embedded.insert(claiming("p", "c"))
+        devices = slice_of("n1", "d0", "d1", "d2")
+        async with world(N1, device_class(), devices, claim("a"), claim("c"), fault=fault) as there:
+            there.embedded.insert(claiming("p", "a", "c"))
             await asyncio.sleep(30)
             assert replaced
             assert there.where("p") == "n1"
             found = there.get("c")["status"]["allocation"]["devices"]["results"]
-            assert [each["device"] for each in found] == ["d0", "d1"]
+            assert len(found) == 2
+            assert there.running.attempts["default/p"] > 1
 
     run(steps())

@@ -6,25 +6,18 @@ import pytest
 
 from tests.plugins.dynamicresources.deviceworld import (
     FINALIZER,
+    GPU,
     N1,
     allocated,
     claim,
-    claiming,
-    device_class,
     play,
     refusing,
     slice_of,
+    special,
     user,
+    wanting,
 )
-from tests.plugins.objects import container, node
-
-GPU = device_class(extendedResourceName="ex.com/gpu")
-
-
-def wanting(name, *claims, **more):
-    wants = container(name="m", cpu="100m", gpu="1")
-    wants["resources"]["limits"] = {"ex.com/gpu": "1"}
-    return claiming(name, *claims, containers=[wants], **more)
+from tests.plugins.objects import node
 
 
 def test_dra_case_107_a_claim_is_made():
@@ -127,8 +120,7 @@ def test_dra_case_109_a_claim_of_an_earlier_attempt_is_deleted():
         (made,) = there.claims()
         assert made["metadata"]["name"] != "left"
 
-    left = claim("left", owner="p", finalizers=[FINALIZER])
-    left["metadata"]["annotations"] = {"resource.kubernetes.io/extended-resource-claim": "true"}
+    left = special("left", owner="p", finalizers=[FINALIZER])
     play(steps, N1, GPU, slice_of("n1", "d0"), left)
 
 
@@ -147,8 +139,7 @@ def test_what_an_earlier_attempt_has_left_goes_where_a_device_plugin_serves_the_
         assert "extendedResourceClaimStatus" not in there.embedded.get("Pod", "p")["status"]
         assert there.claims() == []
 
-    left = claim("left", owner="p", status=allocated("d0", users=["p"]), finalizers=[FINALIZER])
-    left["metadata"]["annotations"] = {"resource.kubernetes.io/extended-resource-claim": "true"}
+    left = special("left", owner="p", status=allocated("d0", users=["p"]), finalizers=[FINALIZER])
     play(steps, node("n2", gpu="1"), *classes, *([left] if exists else []))
 
 

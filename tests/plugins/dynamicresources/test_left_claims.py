@@ -14,6 +14,8 @@ from tests.plugins.dynamicresources.deviceworld import (
     play,
     refusing,
     slice_of,
+    special,
+    wanting,
 )
 from tests.plugins.objects import container
 
@@ -52,6 +54,16 @@ def test_the_devices_of_a_pod_that_has_no_place_come_free():
         assert there.where("q") == "n1"
 
     playing(steps, claiming("p", "c", containers=LARGE))
+
+
+def test_a_claim_for_extended_resources_is_deleted():
+    async def steps(there):
+        await asyncio.sleep(5)
+        assert devices(there, "left") == ["d0"]
+        await asyncio.sleep(10)
+        assert there.claims() == []
+
+    playing(steps, wanting("p"), [special("left", owner="p", status=allocated("d0", users=["p"]))])
 
 
 def test_a_claim_that_goes_is_released_so_that_it_can():
