@@ -26,6 +26,9 @@ INTERVAL = 10.0
 lease may arrive until then, and mostly the pod is tried again.
 """
 
+Found = set[tuple[str, str]]
+"""(pod, claim), by uid."""
+
 _AT_ONCE = 200
 """Pods between which others get their turn: less than a millisecond."""
 
@@ -39,30 +42,29 @@ class LeftClaims:
         self._profiles = handle.profiles
         self._waiting: dict[str, Pod] = {}
         """By uid, our pods that may have claims and have no node, not even one that they are being bound to."""
-        self._left: set[tuple[str, str]] = set()
-        """(pod, claim) that the last look found, by uid."""
         handle.cluster.add_observer(self)
 
     async def run(self) -> None:
         """Looks until cancelled."""
-        self._left = set()
+        found: Found = set()
         while True:
-            await self.look()
+            found = await self.look(found)
             await asyncio.sleep(INTERVAL)
 
-    async def look(self) -> None:
-        """Frees what the last look found, too."""
-        before, self._left = self._left, set()
+    async def look(self, before: Found) -> Found:
+        """Frees what the last look found, too. Returns what this one finds."""
+        found: Found = set()
         for number, uid in enumerate(list(self._waiting), start=1):
             if (pod := self._waiting.get(uid)) is not None:
                 left = [claim for claim in self._claims_of(pod) if self._is_left(claim, pod)]
-                self._left.update((uid, claim.metadata.uid) for claim in left)
+                found.update((uid, claim.metadata.uid) for claim in left)
                 if due := [claim for claim in left if (uid, claim.metadata.uid) in before]:
                     names = sorted(claim.metadata.name for claim in due)
                     _log.info("pod %s waits, and an earlier binding has left it claims: %s; freed", pod.title, names)
                     self._binding.take_back(pod, due)
             if not number % _AT_ONCE:
                 await asyncio.sleep(0)
+        return found
 
     def _claims_of(self, pod: Pod) -> Iterator[ResourceClaim]:
         for _, name in names_of_entries(pod):

@@ -130,6 +130,41 @@ def test_a_pod_that_finds_its_place_keeps_it():
     playing(steps, claiming("p", "c"))
 
 
+def test_a_pod_that_is_being_bound_keeps_it():
+    async def steps(there):
+        await asyncio.sleep(30)
+        assert (there.where("p"), users(there)) == (None, ["p"])
+        await asyncio.sleep(30)
+        assert (there.where("p"), users(there)) == ("n1", ["p"])
+
+    async def slow(call, proceed):
+        if call.path.endswith("/binding"):
+            await asyncio.sleep(50)
+        return await proceed()
+
+    playing(steps, claiming("p", "c"), fault=slow)
+
+
+def test_claims_of_a_pod_that_is_gone_are_left_to_their_controller():
+    async def steps(there):
+        await asyncio.sleep(5)
+        await there.embedded.call("DELETE", "/api/v1/namespaces/default/pods/p", {"gracePeriodSeconds": 0})
+        await asyncio.sleep(30)
+        assert (users(there), devices(there)) == (["p"], ["d0"])
+
+    playing(steps, claiming("p", "c", containers=LARGE))
+
+
+def test_pods_without_claims_do_not_matter_where_classes_stand_for_no_resources(caplog):
+    async def steps(there):
+        await asyncio.sleep(15)
+        assert there.where("p") == "n1"
+
+    controllers = {"DynamicResources": CONTROLLERS["DynamicResources"]}
+    play(steps, N1, claiming("p"), controllers=controllers, gates=("DRAExtendedResource=false",))
+    assert [record.message for record in caplog.records if record.levelname == "ERROR"] == []
+
+
 def test_it_is_freed_at_a_later_look_if_that_fails():
     async def steps(there):
         await asyncio.sleep(15)
