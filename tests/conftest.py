@@ -1,9 +1,36 @@
 """The seed and the depth of the run, settled before any process of it collects tests."""
 
 import gc
+import logging
+
+import pytest
 
 from tests import depth
 from tests.parity.fresh import SEED, choose_seed
+
+
+class FailedHints(logging.Handler):
+    """Queueing hints that raised, and indexes of waiting groups. All pods are tried then, so no other test would see."""
+
+    def __init__(self):
+        super().__init__(logging.ERROR)
+        self.messages = []
+        for name in ("hints", "groupindex"):
+            logging.getLogger(f"koordsched.queue.{name}").addHandler(self)
+
+    def emit(self, record):
+        self.messages.append(f"{record.getMessage()}: {record.exc_info[1]!r}")
+
+
+_failed_hints = FailedHints()
+
+
+@pytest.fixture(autouse=True)
+def hints_must_not_fail(request):
+    _failed_hints.messages.clear()
+    yield
+    if _failed_hints.messages and request.node.get_closest_marker("failing_hints") is None:
+        pytest.fail("; ".join(_failed_hints.messages))
 
 
 def pytest_configure(config):

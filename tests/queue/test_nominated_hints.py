@@ -35,10 +35,13 @@ class Gang:
         return self.answer
 
 
-def made(gang: Gang, where: Callable[[Any, Any], str] = lambda old, new: str(old)) -> SchedulingQueue[Pod]:
+def made(
+    gang: Gang, where: Callable[[Any, Any], str] = lambda old, new: str(old), awaited: ClusterEvent = NODE_COMES
+) -> SchedulingQueue[Pod]:
+    """`awaited`: what pods wait for that `Fit` refused."""
     hints: list[HintRegistration[Pod]] = [
         HintRegistration("Gang", ROOM, gang.hint, NominatedTo(where)),
-        HintRegistration("Fit", NODE_COMES, scope=Scope.SHAPE),
+        HintRegistration("Fit", awaited, scope=Scope.SHAPE),
     ]
     profile = QueueProfile(HintTable(hints), {"Gang": gang.pre_enqueue})
     return SchedulingQueue({PROFILE: profile}, clock=Clock(), sort_key=priority_sort, is_pending=lambda pod: True)
@@ -114,6 +117,23 @@ def test_an_event_while_the_pod_is_tried_counts_when_it_comes_back(node: str, pl
     assert queue.add_unschedulable_if_not_present(queued, {"Gang"}) is place
 
 
+def test_what_the_event_is_worth_to_another_plugin_is_not_made_less() -> None:
+    queue = made(Gang(), awaited=ROOM)
+    queue.add(Pod("a", nominated_node="n1"))
+    queued = pop(queue)
+    queue.move_all(ROOM, "n1")
+    assert queue.add_unschedulable_if_not_present(queued, {"Gang"}, pending_plugins={"Fit"}) is Place.ACTIVE
+
+
+def test_an_event_without_a_node_is_none_for_pods_without_a_nomination() -> None:
+    queue = made(Gang(), where=lambda old, new: "")
+    queue.add(Pod("a"))
+    queued = pop(queue)
+    queue.move_all(ROOM, "n1")
+    assert queue.add_unschedulable_if_not_present(queued, {"Gang"}) is Place.UNSCHEDULABLE
+
+
+@pytest.mark.failing_hints
 def test_a_hint_that_fails_wakes_the_pod() -> None:
     gang = Gang()
 

@@ -143,6 +143,19 @@ def test_what_an_earlier_attempt_has_left_goes_where_a_device_plugin_serves_the_
     play(steps, node("n2", gpu="1"), *classes, *([left] if exists else []))
 
 
+def test_a_status_of_an_earlier_attempt_is_replaced_in_one_write():
+    async def steps(there):
+        named = {"resourceClaimName": "left", "requestMappings": []}
+        there.embedded.insert({**wanting("p"), "status": {"extendedResourceClaimStatus": named}})
+        await asyncio.sleep(5)
+        assert there.where("p") == "n1"
+        statuses = [write.body.get("status", {}) for write in there.writes]
+        said = [each for each in statuses if "extendedResourceClaimStatus" in each]
+        assert [bool(each["extendedResourceClaimStatus"]) for each in said] == [True]
+
+    play(steps, N1, GPU, slice_of("n1", "d0"))
+
+
 @pytest.mark.parametrize("served", [True, False], ids=["device plugin", "DRA"])
 def test_dra_case_111_a_claim_and_an_extended_resource(served):
     async def steps(there):

@@ -96,17 +96,20 @@ def test_what_devices_take_is_in_the_status_and_counts():
     play(steps, N1, device_class(), slice_of("n1", *devices), claim(count=2), gates=GATES)
 
 
-def test_what_an_earlier_attempt_has_shown_goes():
+@pytest.mark.parametrize("amounts", [{}, {"cpu": "1"}], ids=["nothing is taken now", "less is taken now"])
+def test_what_an_earlier_attempt_has_shown_goes(amounts):
     async def steps(there):
         left = [{"resourceClaimName": "c", "containers": ["m"], "resources": {"cpu": "60"}}]
         waiting = using("p", "c")
         there.embedded.insert({**waiting, "status": {**waiting.get("status", {}), STATUS: left}})
         await asyncio.sleep(3)
         assert there.where("p") == "n1"
-        assert shown(there, "p") is None
-        assert requested(there) == 100
+        now = [{"resourceClaimName": "c", "containers": ["m"], "resources": amounts}] if amounts else None
+        assert shown(there, "p") == now
+        assert requested(there) == (1100 if amounts else 100)
+        assert len([write for write in there.writes if STATUS in str(write.body)]) == 1
 
-    play(steps, N1, device_class(), slice_of("n1", "d0"), claim(), gates=GATES)
+    play(steps, N1, device_class(), slice_of("n1", taking(**amounts)), claim(), gates=GATES)
 
 
 def test_off_by_default():
