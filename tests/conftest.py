@@ -10,7 +10,7 @@ from tests.parity.fresh import SEED, choose_seed
 
 
 class FailedHints(logging.Handler):
-    """Queueing hints that raised, and indexes of waiting groups. All pods are tried then, so no other test would see."""
+    """Queueing hints that raised, and indexes of waiting groups: all pods are tried then, so no test would see."""
 
     def __init__(self):
         super().__init__(logging.ERROR)

@@ -152,7 +152,7 @@ class PodStatusWriter:
         self._records: dict[str, _Record] = {}
         """By uid."""
         self._due: OrderedDict[str, _Record] = OrderedDict()
-        """Those with something to write, and no write under way."""
+        """Those with something to write, unless that was withdrawn, and no write under way."""
         self._under_way: set[asyncio.Task[None]] = set()
 
     def condition(self, pod: Pod, reason: str, message: str, nominated: str | None) -> None:
@@ -182,7 +182,6 @@ class PodStatusWriter:
         record = self._records.get(uid)
         if record is None:
             return
-        self._due.pop(uid, None)
         record.next = record.aside = record.written = None
         record.forgotten = record.task is not None
         self._drop_if_empty(uid, record)
@@ -199,8 +198,6 @@ class PodStatusWriter:
         if (wish := record.next) is not None:
             record.next = None
             record.set_aside(wish)
-            if record.next is None:
-                self._due.pop(uid, None)
         if record.task is not None:
             record.withdrawn = True
             await asyncio.wait([record.task])
@@ -242,9 +239,9 @@ class PodStatusWriter:
         while self._due and len(self._under_way) < _IN_FLIGHT:
             uid, record = self._due.popitem(last=False)
             wish, record.next = record.next, None
-            assert wish is not None, "it is due"
-            record.task = asyncio.get_running_loop().create_task(self._write(uid, record, wish))
-            self._under_way.add(record.task)
+            if wish is not None:
+                record.task = asyncio.get_running_loop().create_task(self._write(uid, record, wish))
+                self._under_way.add(record.task)
 
     async def _write(self, uid: str, record: _Record, wish: _Wish) -> None:
         try:

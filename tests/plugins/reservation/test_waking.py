@@ -1,6 +1,8 @@
 """Changes that let a waiting pod use a Reservation, and a waiting Reservation get a node."""
 
+import asyncio
 import json
+from collections import Counter
 
 import pytest
 
@@ -197,6 +199,71 @@ def test_pods_that_get_nodes_ask_those_alone_that_act_as_reservations():
             for pod in (queued.pod for queued in running.scheduler.queue):
                 came.index.add(pod.uid, pod)
             assert list(came.index.concerned(None, None)) == [uid]
+            came.index.remove(uid)
+            assert list(came.index.concerned(None, None)) == []
+
+    run(main())
+
+
+def of(name, **changes):
+    return lambda cluster: cluster.patch("Reservation", name, {"spec": changes})
+
+
+OTHERS = [{"labelSelector": {"matchLabels": {"app": "other"}}}]
+OWNERS = [{"labelSelector": {"matchLabels": WEB}}]
+UNREADABLE = {"labelSelector": {"matchExpressions": [{"key": "a", "operator": "Near", "values": ["b"]}]}}
+IDLE = {
+    "a pod leaves another node": lambda cluster: cluster.delete("Pod", "f", "default"),
+    "a node without Reservations gets a label": meta("Node", "n2", labels={"lane": "x"}),
+    "a Reservation of others changes": of("of-others", taints=[TAINT]),
+    "a pod leaves the node of one that has its only owner": lambda cluster: cluster.delete("Pod", "g", "default"),
+    "a pod leaves the node of one that cannot be read": lambda cluster: cluster.delete("Pod", "h", "default"),
+}
+
+
+@pytest.mark.parametrize("case", IDLE)
+def test_a_change_that_cannot_help_has_no_pod_tried(case):
+    async def main():
+        cluster = ReservationCluster(nodes=("n1", "n2", "n3", "n4"))
+        async with scheduling(cluster) as running:
+            small = {"cpu": "1", "memory": "1Gi"}
+            cluster.available("r", allocatable=small, requests=small, allocateOnce=False)
+            cluster.available("of-others", allocatable=small, requests=small, owners=OTHERS)
+            cluster.available("used", "n3", allocatable=small, requests=small)
+            cluster.owner("o", cluster.uid("used"), "n3", requests=small, labels=WEB)
+            cluster.available("odd", "n4", allocatable=small, requests=small, owners=[*OWNERS, UNREADABLE])
+            for name, where in (("f", "n2"), ("g", "n3"), ("h", "n4")):
+                cluster.pod(name, where, {"cpu": "1"})
+            cluster.pod("p", requests={"cpu": "1"}, **asking(reservationSelector={"lane": "x"}))
+            await cluster.until(lambda: condition_of(cluster.get("Pod", "p")) is not None)
+            await asyncio.sleep(60)
+            before = running.attempts["default/p"]
+            IDLE[case](cluster)
+            await asyncio.sleep(60)
+            assert running.attempts["default/p"] == before
+
+    run(main())
+
+
+@pytest.mark.parametrize("comes", [True, False], ids=["comes", "leaves"])
+def test_a_pod_that_a_reservation_cannot_take_over_does_not_have_it_tried(comes):
+    async def main():
+        cluster = ReservationCluster()
+        async with scheduling(cluster) as running:
+            cluster.available("other", allocatePolicy="Aligned", allocateOnce=False)
+            uid = cluster.reservation("r")
+            if not comes:
+                cluster.pod("f", "n1", {"cpu": "1"})
+            await cluster.until(lambda: cluster.condition("Scheduled") == ("False", "Unschedulable"))
+            await asyncio.sleep(60)
+            before = Counter(running.attempts)
+            if comes:
+                cluster.pod("f", "n1", {"cpu": "1"})
+            else:
+                cluster.delete("Pod", "f", "default")
+            await asyncio.sleep(60)
+            assert [key for key in before if uid in key]
+            assert Counter(running.attempts) == before
 
     run(main())
 
