@@ -216,6 +216,7 @@ IDLE = {
     "a pod leaves another node": lambda cluster: cluster.delete("Pod", "f", "default"),
     "a node without Reservations gets a label": meta("Node", "n2", labels={"lane": "x"}),
     "a Reservation of others changes": of("of-others", taints=[TAINT]),
+    "a Reservation of others ends": lambda cluster: cluster.delete("Reservation", "of-others", api_version=API),
     "a pod leaves the node of one that has its only owner": lambda cluster: cluster.delete("Pod", "g", "default"),
     "a pod leaves the node of one that cannot be read": lambda cluster: cluster.delete("Pod", "h", "default"),
 }
@@ -224,11 +225,11 @@ IDLE = {
 @pytest.mark.parametrize("case", IDLE)
 def test_a_change_that_cannot_help_has_no_pod_tried(case):
     async def main():
-        cluster = ReservationCluster(nodes=("n1", "n2", "n3", "n4"))
+        cluster = ReservationCluster(nodes=("n1", "n2", "n3", "n4", "n5"))
         async with scheduling(cluster) as running:
             small = {"cpu": "1", "memory": "1Gi"}
             cluster.available("r", allocatable=small, requests=small, allocateOnce=False)
-            cluster.available("of-others", allocatable=small, requests=small, owners=OTHERS)
+            cluster.available("of-others", "n5", allocatable=small, requests=small, owners=OTHERS)
             cluster.available("used", "n3", allocatable=small, requests=small)
             cluster.owner("o", cluster.uid("used"), "n3", requests=small, labels=WEB)
             cluster.available("odd", "n4", allocatable=small, requests=small, owners=[*OWNERS, UNREADABLE])
