@@ -104,8 +104,8 @@ class NodeTable:
         self._absent: LabelColumn = ValueColumn(self._capacity, None)
         self.images = Images()
         self.ports = HostPorts()
-        self._beyond: dict[tuple[int, int], int] = {}
-        """By resource index (inverted: of `requested_nonzero`) and row, sums larger than `MOST_REQUESTED`."""
+        self.beyond: dict[tuple[int, int], int] = {}
+        """By resource index (inverted: of `requested_nonzero`) and row, sums larger than `MOST_REQUESTED`: to be read."""
         self._hooks: list[NodeHook] = []
         self._removal_hooks: list[RemovalHook] = []
         self._errors = ListenerErrors()
@@ -238,10 +238,10 @@ class NodeTable:
         self._add(self.requested_nonzero[MEMORY].data, row, sign * memory, ~MEMORY)
 
     def _add(self, data: npt.NDArray[Any], row: int, amount: int, of: int) -> None:
-        total = self._beyond.pop((of, row), None) if self._beyond else None
+        total = self.beyond.pop((of, row), None) if self.beyond else None
         total = (data.item(row) if total is None else total) + amount
         if total > MOST_REQUESTED:
-            self._beyond[of, row] = total
+            self.beyond[of, row] = total
             total = MOST_REQUESTED
         data[row] = total
 
@@ -292,8 +292,8 @@ class NodeTable:
         assert node is not None, "a known name has a node"
         for column in self._columns:
             column.clear(row)
-        if self._beyond:
-            self._beyond = {key: total for key, total in self._beyond.items() if key[1] != row}
+        if self.beyond:
+            self.beyond = {key: total for key, total in self.beyond.items() if key[1] != row}
         for values in self._value_columns:
             values.clear(row)
         self._store_labels(row, node.metadata.labels, {})

@@ -67,4 +67,4 @@ def test_a_node_that_is_replaced_begins_anew():
     bench.add(node("full", memory="64Gi"))
     table = bench.cluster.table
     assert table.requested[MEMORY].data[table.row_of["full"]] == 0
-    assert not table._beyond
+    assert not table.beyond

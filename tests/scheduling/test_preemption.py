@@ -423,3 +423,29 @@ def test_a_budget_used_up_meanwhile_protects_from_the_next_preemptor():
             assert settled(running.scheduler)
 
     run(main())
+
+
+@pytest.mark.parametrize(
+    ("lower", "others", "taken"),
+    [(3, 0, True), (4, 0, True), (1030, 0, True), (3, 1, False), (4, 1, False), (5, 2, False), (1030, 2, False)],
+)
+def test_pods_with_absurd_requests_are_victims_only_if_that_makes_room(lower, others, taken):
+    """Their sum is larger than a column holds."""
+
+    async def main():
+        embedded = Embedded()
+        Kubelet(embedded)
+        alder = node("alder", cpu="8", memory="64Gi")
+        alder["status"]["allocatable"]["pods"] = "100000"
+        embedded.insert(alder)
+        for number, (priority, name) in enumerate([(0, "lower")] * lower + [(1000, "other")] * others):
+            embedded.insert(pod(f"{name}{number}", container(memory="9Ei"), on="alder", priority=priority))
+        async with scheduler_on(embedded):
+            embedded.insert(pod("p", container(memory="1Gi"), priority=100))
+            await asyncio.sleep(60)
+            assert on(embedded, "p") == ("alder" if taken else None)
+            pods = embedded.registry.list(embedded.resource("Pod"))
+            left = [thing for thing in pods if thing["metadata"]["name"].startswith("lower")]
+            assert len(left) == (0 if taken else lower)
+
+    run(main())

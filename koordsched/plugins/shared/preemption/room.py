@@ -11,7 +11,7 @@ import numpy.typing as npt
 from koordsched.cluster.accounting import ColumnAccountant
 from koordsched.cluster.changelog import Facet, RowArray
 from koordsched.cluster.columns import Column
-from koordsched.cluster.nodetable import NodeTable
+from koordsched.cluster.nodetable import MOST_REQUESTED, NodeTable
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.ports import shape_ports
 from koordsched.plugins.shared.preemption.kinds import KindArray, PodKinds
@@ -97,13 +97,15 @@ class Room:
         self._nominated = [(i, [kinds.of(other)]) for i, others in nominated for other in others]
         resources = [index for index, _ in pod.requests.amounts if index < len(table.requested)]
         columns = [table.pods_count, *(table.requested[index] for index in resources)]
-        weights = [kinds.ones, *(kinds.amounts(index) for index in resources)]
+        amounts = [kinds.amounts(index) for index in resources]
+        weights = [kinds.ones, *amounts]
+        self._amounts = dict(zip(resources, amounts, strict=True))
         self._books = [_Books(columns, weights, None, potential.rows)]
         self.facets: int = Facet.RESOURCES | Facet.PORTS
         for accountant in accountants:
             self.facets |= accountant.facets
-            amounts = kinds.column_amounts(accountant)  # may widen the columns
-            self._books.append(_Books(accountant.columns(), amounts.tables, amounts.counts, potential.rows))
+            added = kinds.column_amounts(accountant)  # may widen the columns
+            self._books.append(_Books(accountant.columns(), added.tables, added.counts, potential.rows))
         self._with_ports: npt.NDArray[np.bool_] | None = kinds.with_ports if ports else None
         self._ports_done: list[tuple[int, Pod, int]] = []
 
@@ -112,10 +114,18 @@ class Room:
         rows = self._potential.rows
         for books in self._books:
             books.leave(self._potential.kinds)
+        self._correct_saturated()
         for of_step in self._potential.kinds:
             self._change_ports(rows, of_step, -1)
         for i, kind in self._nominated:
             self._change(rows[i : i + 1], np.array(kind, dtype=np.int32), 1)
+
+    def _correct_saturated(self) -> None:
+        """Sums that were larger than their column holds: what is left of them may fit into it."""
+        for (index, row), total in self._table.beyond.items():
+            for at in np.flatnonzero(self._potential.rows == row).tolist() if index in self._amounts else ():
+                leaving = sum(self._amounts[index][self._potential.kinds[:, at]].tolist())
+                self._table.requested[index].data[row] = min(total - leaving, MOST_REQUESTED)
 
     def step(self, step: int, at: RowArray, sign: int) -> None:
         """The pods of a step come back (1) or leave again (-1) at these positions."""
