@@ -105,7 +105,7 @@ class NodeTable:
         self.images = Images()
         self.ports = HostPorts()
         self.beyond: dict[tuple[int, int], int] = {}
-        """Sums larger than `MOST_REQUESTED`, by resource index (inverted: of `requested_nonzero`) and row; to be read."""
+        """Sums larger than `MOST_REQUESTED`, by resource index (inverted: of `requested_nonzero`) and row."""
         self._hooks: list[NodeHook] = []
         self._removal_hooks: list[RemovalHook] = []
         self._errors = ListenerErrors()
