@@ -222,7 +222,7 @@ class KoordPlay:
                 self.differences.append(f"{name} is {'not ' if name in self.victims else ''}gone")
 
     def compare_events(self, names):
-        """The Events of these pods are as recorded, notes up to what preemption adds, if there are any in the record.
+        """The Events of these pods are as recorded, if there are any in the record.
 
         Those of pods whose message is said to be another one in each run are left out.
         """
@@ -230,12 +230,12 @@ class KoordPlay:
             return
         names = names - set(_UNSTABLE_MESSAGE.findall(" ".join(self.record["notes"])))
         events = {
-            (event["regarding"]["name"], event["reason"], without_preemption(event["note"]))
+            (event["regarding"]["name"], event["reason"], event["note"])
             for event in self.embedded.events()
             if event["regarding"]["kind"] == "Pod"
         }
         recorded = {
-            (event["regarding"].removeprefix("Pod/"), event["reason"], without_preemption(event["note"]))
+            (event["regarding"].removeprefix("Pod/"), event["reason"], event["note"])
             for event in self.record["expected"].get("events", ())
         }
         for event in sorted(events ^ recorded):
@@ -243,12 +243,9 @@ class KoordPlay:
                 self.differences.append(f"event {event} {'is missing' if event in recorded else 'is not recorded'}")
 
     def compare_condition(self, key, pod, expected):
-        """The condition's reason, and its message up to what preemption adds."""
+        """The condition's reason and message."""
         actual, recorded = condition_of(pod), expected["condition"]
-        if actual is None or (actual[0], without_preemption(actual[1])) != (
-            recorded["reason"],
-            without_preemption(recorded["message"]),
-        ):
+        if actual != (recorded["reason"], recorded["message"]):
             self.differences.append(f"{key}: {actual}, recorded {recorded}")
 
     def page(self, declaration):
@@ -336,11 +333,6 @@ def placed_share(play, records):
         placed += run(main()).placed
         total += sum(bool(expected["bound"]) for key, expected in record["expected"].items() if "/" in key)
     return placed / total
-
-
-def without_preemption(message):
-    """A message up to what preemption adds."""
-    return message.partition(PREEMPTION)[0]
 
 
 def implemented(config):

@@ -12,7 +12,7 @@ import pytest
 from koordsched.api.quantity import parse
 from koordsched.plugins import CONTROLLERS, reservation
 from tests.parity.koord import API_VERSIONS, SETTLE, load, names
-from tests.parity.koordplay import PlacingPlay, without_preemption
+from tests.parity.koordplay import PREEMPTION, PlacingPlay
 from tests.virtualtime import run
 
 PAGE = "/apis/v1/plugins/Reservation/nodeReservations/{nodeName}"
@@ -77,7 +77,7 @@ class Play(PlacingPlay):
         """The Events of the pod's first attempt: one with the condition's message, the other if there is one at all."""
         ours = {event for event in self.events() if event[0] == f"Pod/{name}"}
         recorded = {event for event in self.recorded_events() if event[0] == f"Pod/{name}"}
-        first = (f"Pod/{name}", "FailedScheduling", without_preemption(expected["condition"]["message"]))
+        first = (f"Pod/{name}", "FailedScheduling", expected["condition"]["message"])
         reasons = {reason for _, reason, _ in recorded if reason.startswith("FailedScheduling")}
         if first not in ours or not ours <= recorded or {reason for _, reason, _ in ours} != reasons:
             self.differences.append(f"{name}: at first the events are {sorted(ours)}, recorded {sorted(recorded)}")
@@ -167,20 +167,13 @@ class Play(PlacingPlay):
         return True
 
     def events(self):
-        """Object, reason and note of all Events; notes up to what preemption adds."""
-        return {
-            (
-                f"{event['regarding']['kind']}/{event['regarding']['name']}",
-                event["reason"],
-                without_preemption(event["note"]),
-            )
-            for event in self.embedded.events()
-        }
+        """Object, reason and note of all Events; notes about Reservations up to what preemption adds."""
+        events = self.embedded.events()
+        return {_event(f"{event['regarding']['kind']}/{event['regarding']['name']}", event) for event in events}
 
     def recorded_events(self):
         """Those of the record."""
-        events = self.record["expected"]["events"]
-        return {(event["regarding"], event["reason"], without_preemption(event["note"])) for event in events}
+        return {_event(event["regarding"], event) for event in self.record["expected"]["events"]}
 
     def compare_books(self, node, recorded):
         ours = self.answered(reservation.DECLARATION, node)
@@ -214,6 +207,16 @@ class RestartingPlay(Play):
 
     def is_compared(self, event):
         return not event[1].startswith("FailedScheduling")
+
+
+def _event(about, event):
+    note = event["note"]
+    return about, event["reason"], without_preemption(note) if about.startswith("Reservation/") else note
+
+
+def without_preemption(message):
+    """A message about a Reservation up to what preemption adds: upstream finds no pod that it could preempt for."""
+    return message.partition(PREEMPTION)[0]
 
 
 def settled(status, timed=True):

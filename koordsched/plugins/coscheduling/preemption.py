@@ -220,8 +220,10 @@ class JobPreemption:
         rows = self._curable(codes)
         some = self._victims.counts(rows, job.trigger.priority, self._handle.clock.wall()) > 0
         others = rows[~some]
-        why[others] = self._no_victims
         rows = rows[some]
+        if job.around is None and len(others) and not len(rows):
+            why[:] = NO_NODE  # of a pod without a gang, upstream names these alone
+        why[others] = self._no_victims
         if job.cycle.beyond_nodes or not len(rows):
             raise _Refused(self._text(why), final=True)
         costs = self._costs.of(rows, job.trigger.priority)
