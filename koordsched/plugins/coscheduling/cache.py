@@ -63,6 +63,7 @@ class GangCache:
         self._groups: dict[Hashable, GangGroup] = {}
         self._of_pod: dict[str, Gang] = {}
         self._listeners: list[Callable[[str], None]] = []
+        self._replacing = False
         self.facts = cluster.shared(GangFacts)
         self.pod_groups = cluster.objects.of(POD_GROUPS)
         self.pod_groups.subscribe(self._pod_group_changed)
@@ -348,7 +349,12 @@ class GangCache:
         first to be let in represents them.
         """
         group.representative = ""
-        self.wake(group)
+        if not self._replacing:  # else another one of those that are asked now is kept out
+            self._replacing = True
+            try:
+                self.wake(group)
+            finally:
+                self._replacing = False
 
     def _problem(self, group: GangGroup) -> str:
         """Why the group may not be tried, "" if it may. If that is another reason than before, its pods show it."""

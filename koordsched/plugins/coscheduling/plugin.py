@@ -154,9 +154,9 @@ class Coscheduling(
             gang.group.representative, gang.group.at_rest = pod.uid, False
 
     def gated(self, pod: Pod) -> None:
-        """If the pod represents its group, another one has to."""
+        """If the pod represents its group, or would because it is not bound after all, another one has to."""
         gang = self.cache.of(pod)
-        if gang is not None and gang.group.representative == pod.uid:
+        if gang is not None and gang.group.representative in (pod.uid, ""):
             self.cache.replace_representative(gang.group)
 
     def _goes_with_others(self, pod: Pod) -> Gang | Status | None:

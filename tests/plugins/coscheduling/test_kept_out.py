@@ -76,6 +76,29 @@ def test_the_others_are_placed_if_they_are_enough():
     playing(scenario)
 
 
+def test_the_other_goes_on_if_the_claim_of_the_first_is_lost_while_it_is_being_bound():
+    """One is enough, so the other waits until the first is bound."""
+    lost = []
+
+    async def work():
+        async def fault(call, proceed):
+            if call.path.endswith("/binding") and not lost:
+                first = call.path.split("/")[-2]
+                lost.append(first)
+                claim_resource = cluster.resource("ResourceClaim", CLAIMS)
+                cluster.registry.delete_record(claim_resource, "default", f"of-{first}")
+                return 500, {}, b"{}"
+            return await proceed()
+
+        cluster = waiting_gang(minimum=1)
+        cluster.insert(slice_of("n1", "d0", "d1", "d2"))
+        async with scheduling(cluster, fault=fault) as running:
+            await settle(running, 20.0)
+            assert cluster.bound() == sorted(set(MEMBERS) - {*lost})
+
+    run(work())
+
+
 def test_the_one_that_was_kept_out_follows():
     async def scenario(cluster, running, first):
         lose_claim(cluster, first)
