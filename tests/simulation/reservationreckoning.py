@@ -51,6 +51,10 @@ class ReservationReckoning:
         beside = fits_beside(decision, view, profile, nominated, lambda made: self._dated(made, world))
         if beside is not None:
             outcome.feasible = [name for name in outcome.feasible if name in beside]
+        if decision.info is not None and not decision.info.policy:  # those without owners are left out of the cluster
+            made = filter(None, map(as_reservation, world.origin.placed))
+            closed = {each["status"]["nodeName"] for each in made if not each["spec"]["owners"]}
+            outcome.feasible = [name for name in outcome.feasible if name not in closed]
         if is_operating(pod):  # it is to be one of policy Aligned
             closed = {info.node for info in cluster.infos() if info.matchable and not info.policy}
             outcome.feasible = [name for name in outcome.feasible if name not in closed]
