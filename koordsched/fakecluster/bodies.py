@@ -74,6 +74,24 @@ def read_json(request: Request, what: str) -> Object:
     return value
 
 
+def part(obj: Object, field: str) -> Object:
+    """An object in a body that has no schema; empty when absent. 400 when it is something else."""
+    value = obj.get(field)
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise errors.bad_request(f"{field} must be an object")
+    return value
+
+
+def texts(obj: Object, field: str) -> dict[str, str]:
+    """Labels or annotations in a body that has no schema. 400 when a value is no text."""
+    found = part(obj, field)
+    if not all(isinstance(value, str) for value in found.values()):
+        raise errors.bad_request(f"{field} must be texts")
+    return found
+
+
 def read_object(request: Request, resource: Resource, warnings: list[str], opaque: bool = False) -> Object:
     """The body as an object of the resource's kind, checked against its schema; adds warnings for the client.
 

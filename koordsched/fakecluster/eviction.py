@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from koordsched.api.selectors import SelectorError
 from koordsched.fakecluster import errors
 from koordsched.fakecluster.clock import rfc3339
+from koordsched.fakecluster.deleteoptions import DeleteOptions
 from koordsched.fakecluster.errors import ApiStatusError
 from koordsched.fakecluster.registry import Registry
 from koordsched.fakecluster.resources import Object, Resource
@@ -17,25 +16,17 @@ DISRUPTED_LIMIT = 2000
 """Evicted pods that a budget may still wait for."""
 
 
-def evict(registry: Registry, namespace: str, name: str, options: dict[str, Any], dry_run: bool) -> None:
+def evict(registry: Registry, namespace: str, name: str, options: DeleteOptions) -> None:
     """Delete a pod if its budgets allow. 429 when one does not (now), 500 when more than one covers it."""
     pods = registry.pods
     record = registry.record(pods, namespace, name)
     pod = record.obj()
-    preconditions = options.get("preconditions") or {}
     status = pod.get("status") or {}
     exempt = status.get("phase") in ("Succeeded", "Failed", "Pending") or record.deleting
     if not exempt:
-        _spend(registry, record, pod, dry_run)
+        _spend(registry, record, pod, options.dry_run)
     registry.delete_record(
-        pods,
-        namespace,
-        name,
-        options.get("gracePeriodSeconds"),
-        preconditions.get("uid"),
-        preconditions.get("resourceVersion"),
-        options.get("propagationPolicy"),
-        dry_run,
+        pods, namespace, name, options.grace, options.uid, options.rv, options.propagation, options.dry_run
     )
 
 

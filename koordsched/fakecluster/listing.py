@@ -19,6 +19,8 @@ from koordsched.fakecluster.store import Collection, Record, Store
 
 STREAM_ABOVE = 500
 """Lists with more items than this are streamed, not joined in memory."""
+_MOST_DIGITS = 20
+"""Of a number of 64 bits."""
 
 
 @dataclass(slots=True)
@@ -115,7 +117,7 @@ def integer(query: Mapping[str, str], name: str) -> int:
         return 0
     if not text.isascii() or not text.isdigit():
         raise errors.bad_request(f'strconv.ParseInt: parsing "{text[:64]}": invalid syntax')
-    return int(text)
+    return _bounded(text, "strconv.ParseInt", 63)
 
 
 def resource_version(query: Mapping[str, str]) -> int | None:
@@ -128,7 +130,16 @@ def resource_version(query: Mapping[str, str]) -> int | None:
             "resourceVersion", text[:64], f'strconv.ParseUint: parsing "{text[:64]}": invalid syntax'
         )
         raise errors.bad_request(str(wrong))
-    return int(text)
+    return _bounded(text, "strconv.ParseUint", 64)
+
+
+def _bounded(digits: str, function: str, bits: int) -> int:
+    """The number. 400 when it has more bits, before the interpreter's own limit for digits."""
+    significant = digits.lstrip("0") or "0"
+    number = int(significant) if len(significant) <= _MOST_DIGITS else 1 << bits
+    if number >> bits:
+        raise errors.bad_request(f'{function}: parsing "{digits[:64]}": value out of range')
+    return number
 
 
 def list_head(api_version: str, list_kind: str, page: Page) -> bytes:

@@ -56,8 +56,10 @@ def merge_patch(current: Any, patch: Any) -> Any:
     return out
 
 
-def json_patch(document: Any, operations: list[Any]) -> Any:
+def json_patch(document: Any, operations: Any) -> Any:
     """RFC 6902, on a document that the caller owns. 422 when an operation does not apply."""
+    if not isinstance(operations, list):
+        raise bad_request("a JSON patch must be a list")
     for operation in operations:
         if not isinstance(operation, dict) or "op" not in operation or "path" not in operation:
             raise bad_request("each operation of a JSON patch needs op and path")

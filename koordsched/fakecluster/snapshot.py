@@ -6,6 +6,7 @@ loaded is the same directory again.
 
 from __future__ import annotations
 
+import os
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -47,7 +48,10 @@ def dump(registry: Registry, directory: Path | str) -> int:
             for namespace, objects in sorted(by_namespace.items()):
                 folder = root / (namespace or _CLUSTER_FOLDER)
                 folder.mkdir(parents=True, exist_ok=True)
-                with (folder / f"{resource.qualified}.yaml").open("w", encoding="utf-8") as file:
+                path = folder / f"{resource.qualified}.yaml"
+                # For the owner alone: there are Secrets among the objects.
+                descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+                with open(descriptor, "w", encoding="utf-8") as file:
                     yaml.dump_all(objects, file, Dumper=_Dumper, sort_keys=False, explicit_start=True, width=1000)
                 written += len(objects)
         root.mkdir(parents=True, exist_ok=True)

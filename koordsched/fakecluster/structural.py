@@ -79,7 +79,7 @@ def _json_schema(schema: Any, root: bool = False) -> Any:
     for key in _COPIED:
         if key in schema:
             value = schema[key]
-            if key in ("allOf", "anyOf", "oneOf"):
+            if key in ("allOf", "anyOf", "oneOf") and isinstance(value, list):
                 value = [_json_schema(v) for v in value]
             elif key == "not":
                 value = _json_schema(value)
@@ -92,10 +92,12 @@ def _json_schema(schema: Any, root: bool = False) -> Any:
     if kind:
         types = kind if isinstance(kind, list) else [kind]
         out["type"] = [*types, "null"] if schema.get("nullable") else types
-    if schema.get("nullable") and "enum" in out and None not in out["enum"]:
+    if schema.get("nullable") and isinstance(out.get("enum"), list) and None not in out["enum"]:
         out["enum"] = [*out["enum"], None]
     properties = schema.get("properties")
-    if properties:
+    if properties and not isinstance(properties, dict):
+        out["properties"] = properties  # is no schema
+    elif properties:
         skipped = _ROOT if root else ()
         out["properties"] = {k: _json_schema(v) for k, v in properties.items() if k not in skipped}
     for key in ("items", "additionalProperties"):

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import orjson
 
 from koordsched.fakecluster import errors
 from koordsched.fakecluster.auth import Authenticator, User
-from koordsched.fakecluster.bodies import PATCH_TYPES, media_type, parse, read_json
+from koordsched.fakecluster.bodies import PATCH_TYPES, media_type, parse, part, read_json, texts
 from koordsched.fakecluster.clock import rfc3339
+from koordsched.fakecluster.deleteoptions import DeleteOptions
 from koordsched.fakecluster.deviceapi.authorization import CLAIMS, ClaimStatusAuthorization
 from koordsched.fakecluster.errors import ApiStatusError
 from koordsched.fakecluster.eviction import evict
@@ -72,7 +71,7 @@ class Subresources:
         if request.method != "POST":
             raise errors.method_not_allowed()
         binding = read_json(request, "Binding")
-        meta, target = binding.get("metadata") or {}, binding.get("target") or {}
+        meta, target = part(binding, "metadata"), part(binding, "target")
         stated = str(meta.get("name") or "")
         wrong = []
         if target.get("kind") not in (None, "", "Node"):
@@ -84,7 +83,7 @@ class Subresources:
         if name is not None and stated and stated != name:
             raise errors.bad_request("name in URL does not match name in Binding object")
         node = str(target["name"])
-        merged = meta.get("annotations"), meta.get("labels")
+        merged = texts(meta, "annotations"), texts(meta, "labels")
         self._registry.bind(namespace, name or stated, meta.get("uid"), node, *merged, dry_run(request))
         return json_response(_SUCCESS, 201)
 
@@ -92,7 +91,7 @@ class Subresources:
         if request.method != "POST":
             raise errors.method_not_allowed()
         body = read_json(request, "Eviction")
-        evict(self._registry, namespace, name, body.get("deleteOptions") or {}, dry_run(request))
+        evict(self._registry, namespace, name, DeleteOptions(part(body, "deleteOptions"), dry_run(request)))
         return json_response(_SUCCESS, 201)
 
     def _scale(self, request: Request, resource: Resource, namespace: str | None, name: str) -> Response:
@@ -121,11 +120,11 @@ class Subresources:
     def _write_scale(
         self, request: Request, resource: Resource, namespace: str | None, name: str, wanted: Object, paths: ScalePaths
     ) -> Response:
-        replicas = (wanted.get("spec") or {}).get("replicas", 0)
+        replicas = part(wanted, "spec").get("replicas", 0)
         if not isinstance(replicas, int) or isinstance(replicas, bool) or replicas < 0:
             wrong = errors.invalid_value("spec.replicas", replicas, "must be greater than or equal to 0")
             raise errors.invalid("autoscaling", "Scale", name, [wrong])
-        version = (wanted.get("metadata") or {}).get("resourceVersion")
+        version = part(wanted, "metadata").get("resourceVersion")
 
         def change(obj: Object) -> Object:
             write_replicas(obj, paths, replicas)
@@ -142,8 +141,12 @@ class Subresources:
         registry = self._registry
         account = registry.record(registry.resource("", "v1", "serviceaccounts"), namespace, name)
         body = read_json(request, "TokenRequest") if request.body else {}
-        spec: dict[str, Any] = body.get("spec") or {}
-        seconds = int(spec.get("expirationSeconds") or 3600)
+        spec = part(body, "spec")
+        seconds = spec.get("expirationSeconds") or 3600
+        if not isinstance(seconds, int) or not _SHORTEST_TOKEN <= seconds <= _LONGEST_TOKEN:
+            text = "may not specify a duration less than 10 minutes or larger than 2^32 seconds"
+            wrong = errors.invalid_value("spec.expirationSeconds", seconds, text)
+            raise errors.invalid("authentication.k8s.io", "TokenRequest", "", [wrong])
         token = f"sa-{new_uid(registry.rng)}"
         if self._authenticator is not None:
             groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated")
@@ -168,4 +171,7 @@ class Subresources:
         )
 
 
+_SHORTEST_TOKEN = 600
+_LONGEST_TOKEN = 1 << 32
+"""Seconds (upstream: pkg/apis/authentication/validation)."""
 _SUCCESS = orjson.dumps({**success(), "code": 201})

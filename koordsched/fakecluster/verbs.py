@@ -11,6 +11,7 @@ import orjson
 from koordsched.fakecluster import errors
 from koordsched.fakecluster.apply import applier
 from koordsched.fakecluster.bodies import PATCH_TYPES, check, media_type, parse, read_json, read_object, report_unknown
+from koordsched.fakecluster.deleteoptions import DeleteOptions
 from koordsched.fakecluster.errors import ApiStatusError
 from koordsched.fakecluster.listing import Page, Pager, integer, list_body, list_head, resource_version
 from koordsched.fakecluster.messages import Request, Response, json_response
@@ -310,29 +311,9 @@ def dry_run(request: Request) -> bool:
     return value == "All"
 
 
-class _DeleteOptions:
-    __slots__ = ("dry_run", "grace", "propagation", "rv", "uid")
-
-    def __init__(self, request: Request, body: Object) -> None:
-        query = request.query
-        grace = body.get("gracePeriodSeconds")
-        if grace is None and query.get("gracePeriodSeconds"):
-            grace = integer(query, "gracePeriodSeconds")
-        if grace is not None and (not isinstance(grace, int) or grace < 0):
-            wrong = errors.invalid_value("gracePeriodSeconds", grace, "must be greater than or equal to 0")
-            raise errors.invalid("meta.k8s.io", "DeleteOptions", "", [wrong])
-        self.grace: int | None = grace
-        preconditions = body.get("preconditions") or {}
-        self.uid: str | None = preconditions.get("uid")
-        self.rv: str | None = preconditions.get("resourceVersion")
-        self.propagation: str | None = body.get("propagationPolicy") or query.get("propagationPolicy") or None
-        if self.propagation is None and body.get("orphanDependents") is not None:
-            self.propagation = "Orphan" if body["orphanDependents"] else "Background"
-        self.dry_run = dry_run(request) or body.get("dryRun") == ["All"]
-
-
-def _delete_options(request: Request) -> _DeleteOptions:
-    return _DeleteOptions(request, read_json(request, "DeleteOptions") if request.body else {})
+def _delete_options(request: Request) -> DeleteOptions:
+    body = read_json(request, "DeleteOptions") if request.body else {}
+    return DeleteOptions(body, dry_run(request), request.query)
 
 
 def _check_initial(query: Any, bookmarks: bool, streams_lists: bool) -> None:

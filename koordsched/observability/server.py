@@ -16,6 +16,7 @@ from aiohttp import web, web_response
 from koordsched.observability.access import AccessControl
 from koordsched.observability.endpoint import Endpoint, not_found
 from koordsched.observability.listening import MOST_CONNECTIONS, Listening
+from koordsched.observability.malformed import REQUEST_LOG, refuse_malformed
 from koordsched.observability.servingtls import ServingError
 
 _log = logging.getLogger(__name__)
@@ -62,11 +63,14 @@ class EndpointServer:
                 access_log=None,
                 keepalive_timeout=_KEEPALIVE,
                 shutdown_timeout=_SHUTDOWN,
+                logger=REQUEST_LOG,
+                auto_decompress=False,  # no endpoint takes a compressed body
             )
             self._runners.append(runner)
             try:
                 await runner.setup()
                 assert runner.server is not None, "set up"
+                refuse_malformed(runner.server)
                 listening = Listening(runner.server, listener.tls, listener.most)
                 await listening.start(listener.host, listener.port)
                 self._listening.append(listening)
@@ -90,10 +94,10 @@ class EndpointServer:
             await runner.cleanup()
 
     def _application(self, listener: Listener) -> web.Application:
-        middlewares: list[Middleware] = [_hang_ups, _known_errors]
+        middlewares: list[Middleware] = [_known_errors]
         if listener.tls is not None:
             access = listener.access or AccessControl(None, None)
-            middlewares.insert(1, access.middleware())
+            middlewares.insert(0, access.middleware())
         application = web.Application(middlewares=middlewares, client_max_size=_MAX_BODY)
         application.on_response_prepare.append(_finish_headers)
         for endpoint in self._endpoints:
@@ -103,20 +107,6 @@ class EndpointServer:
                     if method == "GET":
                         application.router.add_route("HEAD", endpoint.path, endpoint.handler)
         return application
-
-
-@web.middleware
-async def _hang_ups(
-    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
-) -> web.StreamResponse:
-    """A client that disconnects in the middle of a page is not an error of this server."""
-    try:
-        return await handler(request)
-    except ConnectionError as error:
-        if request.transport is not None and not request.transport.is_closing():
-            raise
-        _log.debug("%s hung up before the end of %s: %s", request.remote, request.path, error)
-        return web.Response()  # cannot be sent any more
 
 
 @web.middleware

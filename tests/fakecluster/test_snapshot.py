@@ -55,6 +55,16 @@ def test_a_cluster_comes_back_exactly(tmp_path):
     assert int(made["metadata"]["resourceVersion"]) > cluster.registry.store.rv
 
 
+def test_files_are_for_their_owner_alone(tmp_path):
+    """There are Secrets among the objects."""
+    registry = empty_registry()
+    registry.create(registry.resource("", "v1", "secrets"), "default", {"metadata": {"name": "s"}})
+    snapshot.dump(registry, tmp_path / "dump")
+    modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "dump").rglob("*.yaml")}
+    assert modes["secrets.yaml"] == 0o600
+    assert set(modes.values()) == {0o600}
+
+
 def test_one_file_per_resource_and_namespace(tmp_path):
     snapshot.dump(busy_cluster().registry, tmp_path)
     files = set(contents(tmp_path))
