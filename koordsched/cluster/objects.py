@@ -27,14 +27,14 @@ class Store(Generic[T]):
 
     __slots__ = ("_by_namespace", "_errors", "_subscribers", "departed", "hidden", "kind", "only", "version")
 
-    def __init__(self, kind: Kind[T], errors: ListenerErrors) -> None:
+    def __init__(self, kind: Kind[T], errors: ListenerErrors | None = None) -> None:
         """`errors`: of subscribers."""
         self.kind = kind
         self.only: tuple[str, str] | None = None
         """(namespace, name) of the one object that is read, None for all."""
         self._by_namespace: dict[str, dict[str, T]] = {}
         self._subscribers: list[Subscriber[T]] = []
-        self._errors = errors
+        self._errors = errors if errors is not None else ListenerErrors()
         self.version = 0
         """Grows with every change, so that readers can keep what they derived."""
         self.departed: dict[tuple[str, str], T] = {}
@@ -160,7 +160,7 @@ class PackedStore(Store[T]):
 
     __slots__ = ("_decode", "_encode", "_kept")
 
-    def __init__(self, kind: Kind[T], errors: ListenerErrors) -> None:
+    def __init__(self, kind: Kind[T], errors: ListenerErrors | None = None) -> None:
         super().__init__(kind, errors)
         self._encode = msgspec.msgpack.Encoder().encode
         self._decode = msgspec.msgpack.Decoder(kind.type).decode
