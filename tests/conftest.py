@@ -15,8 +15,8 @@ class FailedHints(logging.Handler):
     def __init__(self):
         super().__init__(logging.ERROR)
         self.messages = []
-        for name in ("hints", "groupindex"):
-            logging.getLogger(f"koordsched.queue.{name}").addHandler(self)
+        for name in ("queue.hints", "queue.groupindex", "scheduling.equivalencekeys"):
+            logging.getLogger(f"koordsched.{name}").addHandler(self)
 
     def emit(self, record):
         self.messages.append(f"{record.getMessage()}: {record.exc_info[1]!r}")

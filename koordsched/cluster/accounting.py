@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from copy import copy
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from koordsched.cluster.changelog import Facet
 from koordsched.cluster.columns import Column
+from koordsched.cluster.listeners import FailedCall, ListenerErrors
+from koordsched.cluster.nodetable import NodeTable
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.resources import Requests
 from koordsched.cluster.shape import PodShape
+
+_log = logging.getLogger(__name__)
 
 Amount = int | npt.NDArray[np.signedinteger[Any]]
 """What a pod adds to its row of a column: a number, or [width] of them."""
@@ -22,7 +30,8 @@ class PodAccountant(Protocol):
     """Keeps a plugin's columns in step with the pods on the nodes.
 
     `facets`: those that a pod's coming or going may change, 0 if none. `pod_removed` must undo `pod_added` exactly:
-    what-ifs call one and then the other. Each returns the facets of the row that it changed (0 if none).
+    what-ifs call one and then the other. Each returns the facets of the row that it changed (0 if none). If one fails,
+    it must have changed nothing: a pod that it could not add is added later, and not removed before that.
     """
 
     @property
@@ -45,7 +54,103 @@ class Concerned(tuple[tuple[PodAccountant, Callable[[PodShape], bool] | None], .
         return self is other
 
     def __call__(self, shape: PodShape) -> tuple[PodAccountant, ...]:
-        return tuple([accountant for accountant, concerns in self if concerns is None or concerns(shape)])
+        return tuple([accountant for accountant, concerns in self if concerns is None or _concerns(concerns, shape)])
+
+
+def _concerns(concerns: Callable[[PodShape], bool], shape: PodShape) -> bool:
+    try:
+        return concerns(shape)
+    except Exception:
+        _log.exception("whether an accountant counts pods of a shape is unknown: it gets them")
+        return True
+
+
+@dataclass(slots=True, eq=False)
+class _Miscount(FailedCall):
+    """What an accountant counts of a pod, and what it should: each a row and the pod, None if not at all.
+
+    `hypothetical`: it failed inside a what-if.
+    """
+
+    accountant: PodAccountant
+    table: NodeTable
+    counted: tuple[int, Pod] | None
+    due: tuple[int, Pod] | None
+    hypothetical: bool
+
+    def __call__(self) -> None:
+        if self.counted is not None:
+            row, pod = self.counted
+            facets = self.accountant.pod_removed(row, pod)
+            self.counted = None
+            self.table.touch(row, facets)
+        if self.due is not None:
+            row, pod = self.due
+            self.table.touch(row, self.accountant.pod_added(row, pod))
+            self.counted = self.due
+
+    @property
+    def is_right(self) -> bool:
+        """Whether it counts what it should."""
+        if self.counted is None or self.due is None:
+            return self.counted is self.due
+        (row, pod), (where, other) = self.counted, self.due
+        return row == where and counts_the_same(pod, other) and pod.facts == other.facts
+
+
+class Accounts:
+    """Calls accountants; one that fails keeps neither the pod from its row nor others from counting it."""
+
+    def __init__(self, table: NodeTable, errors: ListenerErrors) -> None:
+        self._table = table
+        self._errors = errors
+
+    def count(self, accountant: PodAccountant, row: int, pod: Pod, sign: int) -> int:
+        """Has an accountant count a pod (1), or not any more (-1); returns the facets of the row that may differ."""
+        if pod.uid in self._errors.owed:
+            call = self._errors.find(_Miscount, accountant, pod.uid)
+            if call is not None:
+                call.due = (row, pod) if sign > 0 else None
+                # What-ifs do not touch rows, so they do not make up for what was missed outside of them.
+                if self._table.hypothetical and not call.hypothetical:
+                    return 0
+                if call.is_right:
+                    self._errors.forget(call)
+                elif not self._table.hypothetical:
+                    self._errors.make(call)
+                return accountant.facets
+        try:
+            return accountant.pod_added(row, pod) if sign > 0 else accountant.pod_removed(row, pod)
+        except Exception as error:
+            return self.failed(accountant, row, pod, sign, error)
+
+    def failed(self, accountant: PodAccountant, row: int, pod: Pod, sign: int, error: Exception) -> int:
+        """An accountant failed to do that; returns the facets of the row that may differ."""
+        counted, due = (None, (row, pod)) if sign > 0 else ((row, copy(pod)), None)
+        inside = bool(self._table.hypothetical)
+        call = _Miscount(accountant, pod.uid, pod.title, accountant, self._table, counted, due, inside)
+        self._errors.failed(call, error)
+        return accountant.facets
+
+    def row_is_cleared(self, row: int) -> None:
+        """The node on a row is taken out: nothing is counted there any more."""
+        for calls in tuple(self._errors.owed.values()):
+            for call in tuple(calls.values()):
+                if isinstance(call, _Miscount) and call.counted is not None and call.counted[0] == row:
+                    call.counted = None
+                    if call.is_right:
+                        self._errors.forget(call)
+
+
+def counts_the_same(a: Pod, b: Pod) -> bool:
+    """Whether two versions of a pod count the same, facts aside."""
+    return (
+        a.shape is b.shape
+        and a.labels is b.labels
+        and a.requests is b.requests
+        and a.deleting == b.deleting
+        and a.start_time == b.start_time
+    )
 
 
 class Sharing(Protocol):
@@ -67,6 +172,23 @@ class Sharing(Protocol):
 
     def holder_of(self, pod: Pod) -> str | None:
         """The uid of the pod that holds what a pod on a node uses: without the latter, the former counts it."""
+
+
+class SharingAccount:
+    """A Sharing, called as the last accountant."""
+
+    facets = Facet.RESOURCES
+
+    def __init__(self, sharing: Sharing) -> None:
+        self._sharing = sharing
+
+    def pod_added(self, row: int, pod: Pod) -> int:
+        """See PodAccountant."""
+        return self._sharing.pod_counted(row, pod, 1)
+
+    def pod_removed(self, row: int, pod: Pod) -> int:
+        """See PodAccountant."""
+        return self._sharing.pod_counted(row, pod, -1)
 
 
 class ColumnAccountant(ABC):

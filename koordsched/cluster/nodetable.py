@@ -7,6 +7,7 @@ everything. What depends on pods (requested, pod count, ports) is kept up by `Cl
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Hashable, KeysView
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import msgspec
@@ -19,7 +20,7 @@ from koordsched.cluster.changelog import MAX_FACETS, ChangeLog, Facet, RowArray
 from koordsched.cluster.columns import Column, LabelColumn, ValueColumn
 from koordsched.cluster.events import ActionType
 from koordsched.cluster.images import Images
-from koordsched.cluster.listeners import ListenerErrors
+from koordsched.cluster.listeners import FailedCall, ListenerErrors
 from koordsched.cluster.ports import HostPorts
 from koordsched.cluster.rarecolumns import RareColumn
 from koordsched.cluster.resources import (
@@ -68,7 +69,8 @@ class NodeTable:
     in `taint_sets`. `nodes[row]` is the wire object without its images.
     """
 
-    def __init__(self, resource_names: ResourceNames | None = None) -> None:
+    def __init__(self, resource_names: ResourceNames | None = None, errors: ListenerErrors | None = None) -> None:
+        """`errors`: of hooks."""
         self.resource_names = resource_names or ResourceNames()
         self.size = 0
         """Rows in use or free to reuse: all row numbers are below."""
@@ -108,7 +110,7 @@ class NodeTable:
         """Sums larger than `MOST_REQUESTED`, by resource index (inverted: of `requested_nonzero`) and row."""
         self._hooks: list[NodeHook] = []
         self._removal_hooks: list[RemovalHook] = []
-        self._errors = ListenerErrors()
+        self._errors = errors if errors is not None else ListenerErrors()
         self.topology_version = 0
         """Grows whenever a node appears or disappears."""
         self.served_otherwise: Container[str] = ()
@@ -141,9 +143,10 @@ class NodeTable:
     def on_node(self, hook: NodeHook) -> None:
         """Calls the hook for every node added or changed, so that a plugin can fill its columns from it."""
         self._hooks.append(hook)
-        for row, node in enumerate(self.nodes):
+        for node in self.nodes:
             if node is not None:
-                hook(row, node)
+                name = node.metadata.name
+                self._errors.make(_Hook(hook, ("node", name), f"node {name}", hook, self))
 
     def on_removal(self, hook: RemovalHook) -> None:
         """Calls the hook for every node taken out; columns are cleared without it."""
@@ -267,6 +270,7 @@ class NodeTable:
         if len(self._columns) >= self._sweep_at:
             self._give_up_unused_resources()
         row = self._free.pop() if self._free else self._new_row()
+        self._errors.retry(row)
         self.row_of[node.metadata.name] = row
         self.names[row] = node.metadata.name
         self.alive.data[row] = True
@@ -310,7 +314,7 @@ class NodeTable:
             try:
                 removed(row)
             except Exception as error:
-                self._errors.report(removed, f"node {name}", error)
+                self._errors.failed(_Removal(removed, row, f"node {name}", removed, self), error)
         return row
 
     def _new_row(self) -> int:
@@ -371,7 +375,7 @@ class NodeTable:
             try:
                 hook(row, node)
             except Exception as error:
-                self._errors.report(hook, f"node {meta.name}", error)
+                self._errors.failed(_Hook(hook, ("node", meta.name), f"node {meta.name}", hook, self), error)
         return changed
 
     def _store_labels(self, row: int, before: dict[str, str], labels: dict[str, str]) -> None:
@@ -401,6 +405,34 @@ class NodeTable:
         self._resources_on[row] = resources
         self.pods_allocatable.data[row] = slots
         self.problems[row] = tuple(problems)
+
+
+@dataclass(slots=True, eq=False)
+class _Hook(FailedCall):
+    """A hook that failed for a node (`about`: "node" and its name)."""
+
+    hook: NodeHook
+    table: NodeTable
+
+    def __call__(self) -> None:
+        assert isinstance(self.about, tuple)
+        row = self.table.row_of.get(self.about[1])
+        node = self.table.nodes[row] if row is not None else None
+        if row is not None and node is not None:
+            self.hook(row, node)
+
+
+@dataclass(slots=True, eq=False)
+class _Removal(FailedCall):
+    """A hook that failed for a row that lost its node (`about`); too late once another node has the row."""
+
+    hook: RemovalHook
+    table: NodeTable
+
+    def __call__(self) -> None:
+        assert isinstance(self.about, int)
+        if self.table.nodes[self.about] is None:
+            self.hook(self.about)
 
 
 def _condition_map(node: Node) -> dict[str, str]:

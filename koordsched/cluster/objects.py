@@ -7,13 +7,14 @@ store that no plugin asked for stays empty: the scheduler watches only kinds tha
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from typing import Generic, NamedTuple, TypeVar
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
 from koordsched.api.meta import HasMetadata, ObjectMeta
 from koordsched.cluster.kinds import Kind
-from koordsched.cluster.listeners import ListenerErrors
+from koordsched.cluster.listeners import FailedCall, ListenerErrors
 
 T = TypeVar("T", bound=HasMetadata)
 
@@ -26,13 +27,14 @@ class Store(Generic[T]):
 
     __slots__ = ("_by_namespace", "_errors", "_subscribers", "departed", "hidden", "kind", "only", "version")
 
-    def __init__(self, kind: Kind[T]) -> None:
+    def __init__(self, kind: Kind[T], errors: ListenerErrors | None = None) -> None:
+        """`errors`: of subscribers."""
         self.kind = kind
         self.only: tuple[str, str] | None = None
         """(namespace, name) of the one object that is read, None for all."""
         self._by_namespace: dict[str, dict[str, T]] = {}
         self._subscribers: list[Subscriber[T]] = []
-        self._errors = ListenerErrors()
+        self._errors = errors if errors is not None else ListenerErrors()
         self.version = 0
         """Grows with every change, so that readers can keep what they derived."""
         self.departed: dict[tuple[str, str], T] = {}
@@ -85,7 +87,7 @@ class Store(Generic[T]):
         """Calls it for every object there is and for every later change."""
         self._subscribers.append(subscriber)
         for thing in self:
-            subscriber(None, thing)
+            self._call(subscriber, None, thing)
 
     def upsert(self, thing: T) -> T | None:
         """An object appeared or changed; returns the one before."""
@@ -109,13 +111,40 @@ class Store(Generic[T]):
     def _tell(self, old: T | None, new: T | None) -> None:
         self.version += 1
         for subscriber in self._subscribers:
-            try:
-                subscriber(old, new)
-            except Exception as error:
-                either = new if new is not None else old
-                assert either is not None, "one of the two is there"
-                meta = either.metadata
-                self._errors.report(subscriber, f"{self.kind.name} {meta.namespace}/{meta.name}", error)
+            self._call(subscriber, old, new)
+
+    def _call(self, subscriber: Subscriber[T], old: T | None, new: T | None) -> None:
+        if self._errors.owed:
+            call = self._errors.find(_Change, subscriber, self._about(old, new))
+            if call is not None:
+                self._errors.make(call)
+                return
+        try:
+            subscriber(old, new)
+        except Exception as error:
+            about = self._about(old, new)
+            title = f"{self.kind.name} {about[1]}/{about[2]}"
+            self._errors.failed(_Change(subscriber, about, title, subscriber, self, old), error)
+
+    def _about(self, old: T | None, new: T | None) -> tuple[str, str, str]:
+        either = new if new is not None else old
+        assert either is not None, "one of the two is there"
+        return self.kind.path, either.metadata.namespace, either.metadata.name
+
+
+@dataclass(slots=True, eq=False)
+class _Change(FailedCall):
+    """A subscriber that failed for an object (`about`: path, namespace and name), of which it knows `old`."""
+
+    subscriber: Subscriber[Any]
+    store: Store[Any]
+    old: HasMetadata | None
+
+    def __call__(self) -> None:
+        assert isinstance(self.about, tuple)
+        new = self.store.get(*self.about[1:])
+        if new is not None or self.old is not None:
+            self.subscriber(self.old, new)
 
 
 class _Packed(NamedTuple):
@@ -131,8 +160,8 @@ class PackedStore(Store[T]):
 
     __slots__ = ("_decode", "_encode", "_kept")
 
-    def __init__(self, kind: Kind[T]) -> None:
-        super().__init__(kind)
+    def __init__(self, kind: Kind[T], errors: ListenerErrors | None = None) -> None:
+        super().__init__(kind, errors)
         self._encode = msgspec.msgpack.Encoder().encode
         self._decode = msgspec.msgpack.Decoder(kind.type).decode
         self._kept: dict[str, dict[str, _Packed | T]] = {}
@@ -197,16 +226,18 @@ class PackedStore(Store[T]):
 class Objects:
     """The stores of all kinds that an enabled plugin wants."""
 
-    __slots__ = ("_stores",)
+    __slots__ = ("_errors", "_stores")
 
-    def __init__(self) -> None:
+    def __init__(self, errors: ListenerErrors | None = None) -> None:
+        """`errors`: of subscribers."""
+        self._errors = errors if errors is not None else ListenerErrors()
         self._stores: dict[str, Store[HasMetadata]] = {}
 
     def of(self, kind: Kind[T]) -> Store[T]:
         """The store of a kind. Asking for it is what makes the scheduler watch the kind."""
         store = self._stores.get(kind.path)
         if store is None:
-            made = PackedStore(kind) if kind.packed else Store(kind)
+            made = PackedStore(kind, self._errors) if kind.packed else Store(kind, self._errors)
             store = self._stores[kind.path] = made  # type: ignore[assignment]  # stores are kept by kind
         return store  # type: ignore[return-value]  # keyed by kind, so the types agree
 

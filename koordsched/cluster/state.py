@@ -13,7 +13,14 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any, TypeVar, cast
 
 from koordsched.api import core
-from koordsched.cluster.accounting import Concerned, PodAccountant, Sharing
+from koordsched.cluster.accounting import (
+    Accounts,
+    Concerned,
+    PodAccountant,
+    Sharing,
+    SharingAccount,
+    counts_the_same,
+)
 from koordsched.cluster.announcements import Announcements
 from koordsched.cluster.changelog import Facet
 from koordsched.cluster.claimedresources import ClaimedResources, as_status, of_status, total_of
@@ -23,7 +30,7 @@ from koordsched.cluster.interning import LabelSets
 from koordsched.cluster.listeners import ListenerErrors
 from koordsched.cluster.nodetable import NodeTable
 from koordsched.cluster.objects import Objects
-from koordsched.cluster.observers import PodObserver
+from koordsched.cluster.observers import PodObserver, PodObservers
 from koordsched.cluster.overcommitment import Overcommitments
 from koordsched.cluster.pod import Pod, PodFactory, PodWithFacts, with_facts
 from koordsched.cluster.ports import shape_ports
@@ -40,7 +47,9 @@ class ClusterState(Announcements):
 
     def __init__(self) -> None:
         super().__init__()
-        self.table = NodeTable()
+        self.listener_errors = ListenerErrors()
+        """Of everything that plugins register to be called with pods, nodes and objects."""
+        self.table = NodeTable(errors=self.listener_errors)
         self.overcommitments = Overcommitments(self.table, self.pods_on)
         self.read_annotations: set[str] = set()
         """Keys of the annotations that plugins read. Those of nodes and other objects are added by the plugins;
@@ -53,7 +62,7 @@ class ClusterState(Announcements):
         """Annotations that plugins declare to read of pods on nodes: their allocations."""
         self._claimed: PodFact[ClaimedResources] | None = None
         self.pods = PodFactory(self.shapes, self.label_sets, self.pod_facts)
-        self.objects = Objects()
+        self.objects = Objects(self.listener_errors)
         self.assigned: dict[str, Pod] = {}
         """uid -> pod, for every pod on a node, assumed ones included."""
         self.assumed: dict[str, Pod] = {}
@@ -67,10 +76,9 @@ class ClusterState(Announcements):
         self._amendable: list[PodAccountant] = []
         """Those of them that may count by what `amend` changes."""
         self._readers: dict[PodFact[Any], list[PodAccountant]] = {}
+        self._accounts = Accounts(self.table, self.listener_errors)
         self._sharing: Sharing | None = None
-        self._observers: list[PodObserver] = []
-        self._observers_of_virtual: list[PodObserver] = []
-        self.listener_errors = ListenerErrors()
+        self._observers = PodObservers(self.listener_errors)
         self._shared: dict[object, Any] = {}
 
     def shared(self, build: Callable[[ClusterState], T], key: object = None) -> T:
@@ -99,13 +107,14 @@ class ClusterState(Announcements):
         `concerns`: whether pods of a shape may make a difference to it; None: of any.
         """
         self.accountants.append(accountant)
-        self._concerned = Concerned((*self._concerned, (accountant, concerns)))
+        last = (len(self._concerned) - 1) if self._sharing is not None else len(self._concerned)
+        self._concerned = Concerned((*self._concerned[:last], (accountant, concerns), *self._concerned[last:]))
         if amendable:
             self._amendable.append(accountant)
         for fact in reads:
             self._readers.setdefault(fact, []).append(accountant)
         for pod in self.assigned.values():
-            if pod.row >= 0 and (facets := accountant.pod_added(pod.row, pod)):
+            if pod.row >= 0 and (facets := self._accounts.count(accountant, pod.row, pod, 1)):
                 self.table.touch(pod.row, facets)
 
     def count_claimed(self) -> PodFact[ClaimedResources]:
@@ -120,6 +129,7 @@ class ClusterState(Announcements):
     def set_sharing(self, sharing: Sharing) -> None:
         """Some pods count less while others use parts of what they hold. To be called before the first pod is read."""
         self._sharing = sharing
+        self._concerned = Concerned((*self._concerned, (SharingAccount(sharing), None)))
 
     def whole(self, pod: Pod) -> Pod:
         """A pod on a node as it would count if nothing that it holds was in use; usually the pod itself."""
@@ -139,18 +149,13 @@ class ClusterState(Announcements):
 
         It gets those that are on nodes already.
         """
-        self._observers.append(observer)
-        if virtual:
-            self._observers_of_virtual.append(observer)
-        for pod in self.assigned.values():
-            if virtual or not pod.virtual:
-                observer.pod_seen(pod, True)
+        self._observers.add(observer, self.assigned.values(), virtual=virtual)
 
     def replace_observer(self, observer: PodObserver, by: PodObserver) -> None:
         """From now on another observer is called, which passes the calls on. Raises ValueError for one that is not
         registered.
         """
-        self._observers[self._observers.index(observer)] = by
+        self._observers.replace(observer, by)
 
     @property
     def observed(self) -> bool:
@@ -181,7 +186,7 @@ class ClusterState(Announcements):
         row = self.table.add(node)
         for pod in self.orphans.pop(name, {}).values():
             self._place(pod, row)
-            self._observe(pod, True)
+            self._observers.seen(pod, True)
         return ActionType.ADD, True
 
     def remove_node(self, name: str) -> bool:
@@ -193,6 +198,7 @@ class ClusterState(Announcements):
         for pod in list(self._on_row[row].values()):
             self._displace(pod)
             self.orphans.setdefault(name, {})[pod.uid] = pod
+        self._accounts.row_is_cleared(row)
         self.table.remove(name)
         return True
 
@@ -200,15 +206,11 @@ class ClusterState(Announcements):
 
     def pod_seen(self, pod: Pod) -> None:
         """The newest version of a pod that has no node by the API server's word; of any scheduler."""
-        self._observe(pod, pod.uid in self.assigned)
+        self._observers.seen(pod, pod.uid in self.assigned)
 
     def pod_gone(self, uid: str) -> None:
         """The pod is gone or finished. If it was on a node, `remove_pod` takes it off."""
-        for observer in self._observers:
-            try:
-                observer.pod_gone(uid)
-            except Exception as error:
-                self.listener_errors.report(observer, uid, error)
+        self._observers.gone(uid)
 
     def set_pod(self, pod: Pod) -> Pod | None:
         """Takes over a pod with a node as the API server has it; returns the pod as it was known before.
@@ -220,7 +222,7 @@ class ClusterState(Announcements):
         self.assumed.pop(pod.uid, None)
         if before is None:
             self._attach(pod)
-        elif before.row >= 0 and before.node == pod.node and _counts_the_same(before, pod):
+        elif before.row >= 0 and before.node == pod.node and counts_the_same(before, pod):
             # The usual confirmation: nothing to account again, no row to dirty, unless its allocation changed.
             pod.row = before.row
             self._on_row[pod.row][pod.uid] = pod
@@ -230,7 +232,7 @@ class ClusterState(Announcements):
         else:
             self._detach(before)
             self._attach(pod)
-        self._observe(pod, True)
+        self._observers.seen(pod, True)
         return before
 
     def remove_pod(self, uid: str) -> Pod | None:
@@ -240,7 +242,7 @@ class ClusterState(Announcements):
         if before is not None:
             self._detach(before)
             self.assumed.pop(uid, None)
-            self._notify_observers(before, False)
+            self._observers.placed(before, False)
         return before
 
     def assume(self, pod: Pod, row: int) -> None:
@@ -255,7 +257,7 @@ class ClusterState(Announcements):
         self.assumed[pod.uid] = pod
         self.assigned[pod.uid] = pod
         self._place(pod, row)
-        self._notify_observers(pod, True)
+        self._observers.placed(pod, True)
 
     def forget(self, pod: Pod) -> bool:
         """Takes an assumption back. Returns False if it was confirmed, replaced or deleted meanwhile. Raises
@@ -267,7 +269,7 @@ class ClusterState(Announcements):
         self._detach(pod)
         del self.assumed[pod.uid]
         pod.node = ""
-        self._notify_observers(pod, False)
+        self._observers.placed(pod, False)
         return True
 
     def allocate(self, pod: Pod, fact: PodFact[H], value: H | None) -> None:
@@ -293,12 +295,12 @@ class ClusterState(Announcements):
             return
         readers = self._readers.get(fact, ())
         for accountant in readers:
-            changed |= accountant.pod_removed(row, pod)
+            changed |= self._accounts.count(accountant, row, pod, -1)
         pod.facts = facts
         for accountant in readers:
-            changed |= accountant.pod_added(row, pod)
+            changed |= self._accounts.count(accountant, row, pod, 1)
         if self._sharing is not None:
-            changed |= self._sharing.facts_changed(row, pod)
+            changed |= self._facts_changed(self._sharing, row, pod)
         self.table.touch(row, changed)
 
     def _with_facts(self, pod: Pod) -> PodWithFacts:
@@ -328,7 +330,7 @@ class ClusterState(Announcements):
             return 0
         row, changed, before = pod.row if not away else -1, 0, pod.requests
         for accountant in self._amendable if row >= 0 else ():
-            changed |= accountant.pod_removed(row, pod)
+            changed |= self._accounts.count(accountant, row, pod, -1)
         pod.requests = requests
         if isinstance(pod, PodWithFacts):
             pod.facts = facts
@@ -338,7 +340,7 @@ class ClusterState(Announcements):
         self.table.count_requests(row, requests, 1)
         changed |= Facet.RESOURCES
         for accountant in self._amendable:
-            changed |= accountant.pod_added(row, pod)
+            changed |= self._accounts.count(accountant, row, pod, 1)
         if not self.table.hypothetical:
             self.overcommitments.pod_removed(row)
             self.overcommitments.pod_added(row, pod)
@@ -348,32 +350,25 @@ class ClusterState(Announcements):
         """Whether the pod is assumed and not confirmed yet."""
         return uid in self.assumed
 
-    def _observe(self, pod: Pod, assigned: bool) -> None:
-        for observer in self._observers if not pod.virtual else self._observers_of_virtual:
-            try:
-                observer.pod_seen(pod, assigned)
-            except Exception as error:
-                self.listener_errors.report(observer, pod.title, error)
-
-    def _notify_observers(self, pod: Pod, assigned: bool) -> None:
-        for observer in self._observers if not pod.virtual else self._observers_of_virtual:
-            try:
-                observer.pod_assigned(pod, assigned)
-            except Exception as error:
-                self.listener_errors.report(observer, pod.title, error)
-
     def _recount(self, before: Pod, pod: Pod) -> None:
         """A pod that stays on its row has other facts: accountants that read these count it anew."""
         row, changed = pod.row, Facet.FACTS if before.facts != pod.facts else 0
         changed_facts = [fact for fact in self._readers if fact.of(before) != fact.of(pod)]
         readers = {reader: None for fact in changed_facts for reader in self._readers[fact]}
         for accountant in readers:
-            changed |= accountant.pod_removed(row, before)
-            changed |= accountant.pod_added(row, pod)
+            changed |= self._accounts.count(accountant, row, before, -1)
+            changed |= self._accounts.count(accountant, row, pod, 1)
         if self._sharing is not None:
-            changed |= self._sharing.facts_changed(row, pod)
+            changed |= self._facts_changed(self._sharing, row, pod)
         if changed:
             self.table.touch(row, changed)
+
+    def _facts_changed(self, sharing: Sharing, row: int, pod: Pod) -> int:
+        try:
+            return sharing.facts_changed(row, pod)
+        except Exception as error:
+            self.listener_errors.report(sharing, pod.title, error)
+            return Facet.RESOURCES
 
     def _attach(self, pod: Pod) -> None:
         self.assigned[pod.uid] = pod
@@ -418,10 +413,15 @@ class ClusterState(Announcements):
         if ports:
             table.ports.add(row, ports, sign)
             facets |= Facet.PORTS
+        failed_before = pod.uid in self.listener_errors.owed
         for accountant in shape.compiled(self._concerned, self._concerned):
-            facets |= accountant.pod_added(row, pod) if sign > 0 else accountant.pod_removed(row, pod)
-        if self._sharing is not None:
-            facets |= self._sharing.pod_counted(row, pod, sign)
+            if failed_before:
+                facets |= self._accounts.count(accountant, row, pod, sign)
+                continue
+            try:
+                facets |= accountant.pod_added(row, pod) if sign > 0 else accountant.pod_removed(row, pod)
+            except Exception as error:
+                facets |= self._accounts.failed(accountant, row, pod, sign, error)
         return facets
 
     # --- transactions ------------------------------------------------------------------------------
@@ -436,7 +436,7 @@ class ClusterState(Announcements):
             raise ValueError(f"pod {pod.key} is on no node")
         order = tuple(self._on_row[pod.row])
         self._displace(pod)
-        self._notify_observers(pod, False)
+        self._observers.placed(pod, False)
         return order
 
     def restore(self, pod: Pod, row: int, order: tuple[str, ...]) -> None:
@@ -444,7 +444,7 @@ class ClusterState(Announcements):
         self._place(pod, row)
         pods = self._on_row[row]
         self._on_row[row] = {uid: pods[uid] for uid in order}
-        self._notify_observers(pod, True)
+        self._observers.placed(pod, True)
 
     # --- what-ifs ----------------------------------------------------------------------------------
 
@@ -456,13 +456,3 @@ class ClusterState(Announcements):
         change of a row, raises RuntimeError.
         """
         return WhatIf(self.table, self._account, add)
-
-
-def _counts_the_same(a: Pod, b: Pod) -> bool:
-    return (
-        a.shape is b.shape
-        and a.labels is b.labels
-        and a.requests is b.requests
-        and a.deleting == b.deleting
-        and a.start_time == b.start_time
-    )

@@ -14,6 +14,9 @@ answer mostly depends on the pod's shape alone, so the queue asks once per group
 
 With an `index` (`queue.groupindex`), which answers for the first two scopes, only the groups are asked that it finds.
 
+A key function that fails costs questions only: a pod without known keys is asked about every event, and about an event
+without known keys every pod that the plugin rejected.
+
 A change of the waiting pod itself is put to the hints of every scope that registered it.
 """
 
@@ -30,6 +33,9 @@ from koordsched.queue.groupindex import GroupIndex, GuardedIndex
 from koordsched.queue.item import P, QueuedPod
 
 _log = logging.getLogger(__name__)
+
+_UNKNOWN = object()
+"""The key of pods whose keys are unknown, which every event offers."""
 
 
 class QueueingHint(Enum):
@@ -70,6 +76,16 @@ class GroupBy(Generic[P]):
 
     key: Callable[[P], Hashable]
 
+    def group_of(self, pod: P) -> Hashable:
+        """The pod's `key`; if that fails, one that no other pod has."""
+        try:
+            key = self.key(pod)
+            hash(key)
+        except Exception:
+            _log.exception("the group of pod %s is unknown: it is asked on its own", pod.title)
+            return _UNKNOWN, pod.uid
+        return key
+
 
 @dataclass(frozen=True, eq=False)
 class ByKey(Generic[P]):
@@ -82,9 +98,26 @@ class ByKey(Generic[P]):
     pod_keys: Callable[[P], Iterable[Hashable]]
     event_keys: Callable[[Any, Any], Iterable[Hashable]]
 
+    def keys_of(self, pod: P) -> Collection[Hashable]:
+        """Those under which the pod is filed, each once."""
+        try:
+            return dict.fromkeys(self.pod_keys(pod))
+        except Exception:
+            _log.exception("the keys of pod %s are unknown: it is asked about every event", pod.title)
+            return (_UNKNOWN,)
+
+    def keys_offered(self, old: Any, new: Any) -> Collection[Hashable] | None:
+        """Those under which the pods are filed that an event concerns, each once; None: it may concern every pod."""
+        try:
+            return dict.fromkeys((*self.event_keys(old, new), _UNKNOWN))
+        except Exception:
+            _log.exception("the keys of an event are unknown: all pods are asked about it")
+            return None
+
     def concerns(self, pod: P, old: Any, new: Any) -> bool:
         """Whether the pod and the event have a key in common."""
-        return not set(self.pod_keys(pod)).isdisjoint(self.event_keys(old, new))
+        offered = self.keys_offered(old, new)
+        return offered is None or any(key in offered for key in self.keys_of(pod))
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,6 +128,14 @@ class NominatedTo:
     """
 
     node: Callable[[Any, Any], str]
+
+    def place(self, old: Any, new: Any) -> str | None:
+        """The node of the event; None if that is unknown."""
+        try:
+            return self.node(old, new)
+        except Exception:
+            _log.exception("the node of an event is unknown: all nominated pods are asked about it")
+            return None
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,6 +149,14 @@ class OtherNodeHint(Generic[P]):
 
     node: Callable[[Any, Any], str]
     fn: HintFn[P]
+
+    def place(self, old: Any, new: Any) -> str:
+        """The node of the event; "" also if that is unknown."""
+        try:
+            return self.node(old, new)
+        except Exception:
+            _log.exception("the node of an event is unknown: it counts as one that concerns no single node")
+            return ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -238,11 +287,13 @@ class HintTable(Generic[P]):
             matched = self._matched[event] = found
         return matched
 
-    def for_nominated(self, event: ClusterEvent, old: Any, new: Any) -> Iterator[tuple[HintRegistration[P], str]]:
-        """The hints for pods nominated to the node of an event, with that node."""
+    def for_nominated(
+        self, event: ClusterEvent, old: Any, new: Any
+    ) -> Iterator[tuple[HintRegistration[P], str | None]]:
+        """The hints for pods nominated to the node of an event, with that node; None: nominated to any."""
         for registration, scope in self._of_nominated:
             if registration.event.matches(event):
-                yield registration, scope.node(old, new)
+                yield registration, scope.place(old, new)
 
     def awaits(self, event: ClusterEvent) -> bool:
         """Whether any plugin waits for such an event."""
@@ -250,7 +301,7 @@ class HintTable(Generic[P]):
 
     def group_key(self, pod: P, plugins: Iterable[str]) -> tuple[Hashable, ...]:
         """What, besides the shape, the answers of these plugins depend on."""
-        return tuple(scope.key(pod) for plugin in plugins for scope in self._group_keys.get(plugin, ()))
+        return tuple(scope.group_of(pod) for plugin in plugins for scope in self._group_keys.get(plugin, ()))
 
     def group_indexes(self, plugins: Iterable[str]) -> Iterator[GroupIndex[P]]:
         """Where groups are filed that these plugins have rejected."""
@@ -259,7 +310,7 @@ class HintTable(Generic[P]):
     def index_keys(self, pod: P, plugins: Iterable[str]) -> tuple[tuple[ByKey[P], Hashable], ...]:
         """Where the keyed hints of these plugins find the pod, each place once."""
         indexes = dict.fromkeys(index for plugin in plugins for index in self._indexes.get(plugin, ()))
-        return tuple((index, key) for index in indexes for key in dict.fromkeys(index.pod_keys(pod)))
+        return tuple((index, key) for index in indexes for key in index.keys_of(pod))
 
     def distinctions(self, plugin: str) -> tuple[GroupBy[P], ...] | None:
         """What tells pods of one shape apart for a plugin; None if every pod is a case of its own."""
@@ -274,7 +325,7 @@ class HintTable(Generic[P]):
         if matters is None:
             found = [r.other_node for hints in self.matching(event).values() for r in hints.registered if r.other_node]
             matters = self._other_node_hints[event] = tuple(found)
-        return next((node for each in matters if (node := each.node(old, new))), "")
+        return next((node for each in matters if (node := each.place(old, new))), "")
 
     def answers_for_all(self, event: ClusterEvent, plugins: Collection[str]) -> bool:
         """Whether what an event is worth to a pod rejected by these plugins holds for all of its group."""
@@ -286,7 +337,7 @@ class HintTable(Generic[P]):
     ) -> bool:
         """Ask one hint. True: the event is worth an attempt. `nominated`: the node that the pod waits for, if any."""
         fn, other_node = registration.fn, registration.other_node
-        if nominated and other_node is not None and other_node.node(old, new) not in ("", nominated):
+        if nominated and other_node is not None and other_node.place(old, new) not in ("", nominated):
             fn = other_node.fn
         if fn is None:
             return True
@@ -330,7 +381,7 @@ class HintTable(Generic[P]):
         if nominated and not best:
             for registration, node in self.for_nominated(event, old, new):
                 if (
-                    node == nominated
+                    node in (None, nominated)
                     and registration.plugin in queued.unschedulable_plugins
                     and self.answer(registration, event, pod, old, new, nominated)
                 ):

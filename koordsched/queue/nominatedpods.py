@@ -64,7 +64,8 @@ def concerned_nominated(
     concerned: dict[QueuedPod[P], Strategy] = {}
     for profile, table in tables.items():
         for registration, node in table.for_nominated(event, old, new):
-            for pod in nominator.nominated_on(node):
+            nodes = (node,) if node is not None else tuple(nominator.nodes_with_nominated())
+            for pod in (pod for each in nodes for pod in nominator.nominated_on(each)):
                 queued = find(pod)
                 if (
                     queued is not None

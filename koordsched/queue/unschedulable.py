@@ -17,7 +17,7 @@ from koordsched.queue.backoff import BackoffPolicy
 from koordsched.queue.counters import QueueCounters
 from koordsched.queue.equivalence import EquivalentPods, Refusal
 from koordsched.queue.hintgroups import HintGroup
-from koordsched.queue.hints import HintTable, PluginHints, Strategy
+from koordsched.queue.hints import ByKey, HintTable, PluginHints, Strategy
 from koordsched.queue.inflight import RecordedEvent
 from koordsched.queue.item import P, Place, PodShape, QueuedPod
 
@@ -277,18 +277,30 @@ class UnschedulablePods(Generic[P]):
                     group.ask(table, matched, recorded, found, woken)
             for plugin, hints in matched.items():
                 for registration, index in hints.keyed:
-                    for key in dict.fromkeys(index.event_keys(old, new)):
-                        for queued in self._by_key.get((index, key), {}):
-                            owner = queued.group if queued.equivalents is None else queued.equivalents.group
-                            assert owner is not None
-                            worth = owner.worth(plugin)
-                            if (
-                                plugin in owner.plugins  # else another plugin filed it under this key
-                                and owner.considers(matched)
-                                and found.get(queued, Strategy.SKIP) < worth
-                                and table.answer(registration, event, queued.pod, old, new)
-                            ):
-                                found[queued] = worth
+                    for queued in self._filed(profile, plugin, index, index.keys_offered(old, new)):
+                        owner = queued.group if queued.equivalents is None else queued.equivalents.group
+                        assert owner is not None
+                        worth = owner.worth(plugin)
+                        if (
+                            plugin in owner.plugins  # else another plugin filed it under this key
+                            and owner.considers(matched)
+                            and found.get(queued, Strategy.SKIP) < worth
+                            and table.answer(registration, event, queued.pod, old, new)
+                        ):
+                            found[queued] = worth
+
+    def _filed(
+        self, profile: str, plugin: str, index: ByKey[P], keys: Iterable[Hashable] | None
+    ) -> Iterator[QueuedPod[P]]:
+        """The pods under these keys of an index; None: all that a plugin has rejected."""
+        if keys is not None:
+            for key in keys:
+                yield from self._by_key.get((index, key), ())
+            return
+        for group in self._by_plugin.get((profile, plugin), ()):
+            yield from group.pods.values()
+            for equivalents in group.equivalents:
+                yield from equivalents
 
     @staticmethod
     def _concerned(

@@ -8,6 +8,7 @@ pod itself), or does not say by what, no two pods of that shape are equivalent p
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Hashable
 
 from koordsched.cluster.pod import Pod
@@ -15,6 +16,8 @@ from koordsched.cluster.shape import PodShape
 from koordsched.framework.interface import Plugin, PodFilter, PreFilter, TellsPodsApart
 from koordsched.framework.profile import Profile
 from koordsched.queue.hints import GroupBy, HintTable
+
+_log = logging.getLogger(__name__)
 
 
 class _Distinctions:
@@ -40,12 +43,19 @@ class EquivalenceKeys:
         self._hints = hints
 
     def of(self, pod: Pod) -> Hashable | None:
-        """Equal for pods of one shape that are equivalent pods; None for a pod that has none."""
-        distinctions = pod.shape.compiled(self, self._compile)
-        if distinctions is None or not all(plugin.skips(pod) for plugin in distinctions.silent):
+        """Equal for pods of one shape that are equivalent pods; None for a pod that has none, or for which a plugin
+        fails."""
+        try:
+            distinctions = pod.shape.compiled(self, self._compile)
+            if distinctions is None or not all(plugin.skips(pod) for plugin in distinctions.silent):
+                return None
+            told = tuple(plugin.identity(pod) for plugin in distinctions.telling)
+            key = None if None in told else (*told, *(scope.key(pod) for scope in distinctions.keys))
+            hash(key)
+        except Exception:
+            _log.exception("which pods are like pod %s is unknown: it is tried on its own", pod.title)
             return None
-        told = tuple(plugin.identity(pod) for plugin in distinctions.telling)
-        return None if None in told else (*told, *(scope.key(pod) for scope in distinctions.keys))
+        return key
 
     def _compile(self, shape: PodShape) -> _Distinctions | None:
         keys: dict[GroupBy[Pod], None] = {}

@@ -433,6 +433,7 @@ class Scheduler:
     def run_timers(self) -> None:
         """What happens by time alone: a step."""
         self._recorder.timers()
+        self.cluster.listener_errors.retry_some()
         self.queue.timers.run()
         self.timers.run()
 

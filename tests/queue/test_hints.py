@@ -252,6 +252,68 @@ def test_keys_are_compared_in_replay_too() -> None:
     assert places == [Place.BACKOFF, Place.UNSCHEDULABLE]
 
 
+def named(name: str, fails: tuple[str, ...], key: Any = "k") -> Any:
+    """The key; for `unhashable` one that no dictionary takes. Raises TypeError for those that fail."""
+    if name in fails:
+        raise TypeError(name)
+    return [key] if name == "unhashable" else key
+
+
+@pytest.mark.failing_hints
+@pytest.mark.parametrize("bad", ["bad", "unhashable"])
+def test_a_pod_whose_keys_are_unknown_is_asked_about_every_event(bad: str) -> None:
+    hint = Hint(QUEUE)
+    index: ByKey[Pod] = ByKey(lambda pod: [named(pod.name, ("bad",))], lambda old, new: [new])
+    queue = make_queue([HintRegistration("Volumes", CLAIM, hint, index), HintRegistration("Other", NODE)])
+    strange, good = reject(queue, Pod(bad), "Volumes"), reject(queue, Pod("good"), "Volumes")
+    reject(queue, Pod("bad", namespace="another"), "Other")
+    assert queue.move_all(CLAIM, None, "elsewhere") == 1
+    assert (strange.place, good.place) == (Place.BACKOFF, Place.UNSCHEDULABLE)
+    assert hint.asked == [bad]
+    assert queue.move_all(CLAIM, None, "k") == 1
+    queue.delete(strange.pod)
+    assert queue.move_all(CLAIM, None, "k") == 0
+
+
+@pytest.mark.failing_hints
+@pytest.mark.parametrize("event", ["bad", "unhashable"])
+def test_an_event_whose_keys_are_unknown_asks_all_pods_of_that_plugin(event: str) -> None:
+    hint = Hint(QUEUE)
+    index: ByKey[Pod] = ByKey(lambda pod: [pod.name], lambda old, new: [named(new, ("bad",))])
+    queue = make_queue([HintRegistration("Volumes", CLAIM, hint, index), HintRegistration("Q", CLAIM, Hint(SKIP))])
+    pods = [reject(queue, Pod(name), "Volumes") for name in "ab"]
+    reject(queue, Pod("c"), "Q")
+    assert queue.move_all(CLAIM, None, event) == 2
+    assert (hint.asked, [queued.place for queued in pods]) == (["a", "b"], [Place.BACKOFF] * 2)
+
+
+@pytest.mark.failing_hints
+@pytest.mark.parametrize(("name", "event"), [("bad", "x"), ("good", "bad")])
+def test_unknown_keys_count_as_the_same_for_pods_in_flight(name: str, event: str) -> None:
+    index: ByKey[Pod] = ByKey(
+        lambda pod: [named(pod.name, ("bad",))], lambda old, new: [named(new, ("bad",), key="another")]
+    )
+    queue = make_queue([HintRegistration("Volumes", CLAIM, None, index)])
+    queue.add(Pod(name))
+    queued = queue.pop()
+    assert queued is not None
+    queue.move_all(CLAIM, None, event)
+    assert queue.add_unschedulable_if_not_present(queued, {"Volumes"}) is Place.BACKOFF
+
+
+@pytest.mark.failing_hints
+@pytest.mark.parametrize("bad", ["bad", "unhashable"])
+def test_pods_whose_group_is_unknown_are_asked_on_their_own(bad: str) -> None:
+    hint = Hint(QUEUE)
+    scope: GroupBy[Pod] = GroupBy(lambda pod: named(pod.name, ("bad",)))
+    queue = make_queue([HintRegistration("P", NODE, hint, scope)])
+    for namespace in ("one", "two"):
+        reject(queue, Pod(bad, namespace), "P")
+        reject(queue, Pod("good", namespace), "P")
+    assert queue.move_all(NODE) == 4
+    assert hint.asked == [bad, "good", bad]
+
+
 def test_an_index_shared_by_two_plugins_wakes_only_pods_of_the_one_that_asked() -> None:
     index = uses_claim()
     queue = make_queue(
@@ -419,3 +481,15 @@ def test_pods_that_wait_for_their_node_are_asked_about_other_nodes(scope: Scope,
     waiting = [reject(queue, Pod(name, nominated_node="n"), "Fit") for name in ("a", "b")]
     queue.move_all(NODE, None, "m")
     assert {queued.pod.name for queued in waiting if queued.place is Place.BACKOFF} == woken
+
+
+@pytest.mark.failing_hints
+def test_an_event_whose_node_is_unknown_is_one_of_no_single_node() -> None:
+    def broken(old: Any, new: Any) -> str:
+        raise RuntimeError("broken")
+
+    other = OtherNodeHint[Pod](node=broken, fn=lambda pod, old, new: SKIP)
+    queue = make_queue([HintRegistration("Fit", NODE, None, Scope.SHAPE, other)])
+    waiting = reject(queue, Pod("a", nominated_node="n"), "Fit")
+    assert queue.move_all(NODE, None, "m") == 1
+    assert waiting.place is Place.BACKOFF

@@ -145,3 +145,18 @@ def test_a_hint_that_fails_wakes_the_pod() -> None:
     queue.add(Pod("b", nominated_node="n1"))
     gang.first = "b"
     assert queue.move_all(ROOM, "n1") == 1
+
+
+@pytest.mark.failing_hints
+def test_an_event_whose_node_is_unknown_may_be_on_that_of_any_nominated_pod() -> None:
+    def broken(old: Any, new: Any) -> str:
+        raise RuntimeError("broken")
+
+    gang = Gang()
+    queue = made(gang, broken)
+    for pod in (Pod("a", nominated_node="n1"), Pod("b", nominated_node="n2"), Pod("c")):
+        queue.add(pod)
+    queued = pop(queue)
+    assert queue.move_all(ROOM, "n1") == 1
+    assert gang.asked == ["b"]
+    assert queue.add_unschedulable_if_not_present(queued, {"Gang"}) is Place.BACKOFF

@@ -117,6 +117,24 @@ def test_hooks_of_plugins_tell_pods_apart_as_well():
     run(main())
 
 
+@pytest.mark.failing_hints
+def test_pods_that_a_plugin_cannot_tell_apart_are_tried_each():
+    async def main():
+        embedded = Embedded()
+        embedded.insert(node("n", cpu="4"))
+        async with scheduler_on(embedded, plugins=[Tenants]) as running:
+            pods = [big("first"), big("second"), big("third")]
+            pods[2]["metadata"]["annotations"] = {"tenant": "a"}
+            assert await evaluated(embedded, running, pods) == ["first", "second", "third"]
+            embedded.insert(node("large", cpu="400"))
+            await asyncio.sleep(20)
+            assert [embedded.get("Pod", thing["metadata"]["name"])["spec"]["nodeName"] for thing in pods] == [
+                "large"
+            ] * 3
+
+    run(main())
+
+
 class Acts(PostFilter):
     """Its hints take each pod for a case of its own, and it says nothing of shapes."""
 
