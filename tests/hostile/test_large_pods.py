@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import tracemalloc
 import weakref
 
 import pytest
@@ -15,7 +16,7 @@ from koordsched.plugins.shared.preemption import victims
 from koordsched.plugins.shared.preemption.victims import VictimTable
 from tests.embedded import Embedded, scheduler_on
 from tests.plugins.harness import Bench, scheduler
-from tests.plugins.objects import container, node, node_affinity, pod, pod_affinity, pod_term, requests
+from tests.plugins.objects import container, node, node_affinity, pod, pod_affinity, pod_term, requests, spread
 from tests.plugins.objects import term as node_term
 from tests.virtualtime import run
 
@@ -34,6 +35,58 @@ def test_a_shape_is_charged_what_it_takes():
     assert big.nbytes > 4 * len(big.key) > 3_000_000
     terms = pod_affinity(required_anti=[pod_term(HOST, {"app": f"{i}"}) for i in range(1000)])
     assert bench.pod(pod("wary", affinity=terms)).shape.nbytes > 1_000_000
+
+
+def selecting(name):
+    return pod(name, nodeSelector={f"{name}-{i}": "v" for i in range(2000)})
+
+
+def preferring(name):
+    return pod(name, affinity=node_affinity(preferred=[(1, node_term((f"{name}-{i}", "Exists"))) for i in range(1000)]))
+
+
+def requesting(name):
+    return pod(name, container(**{f"ex.com/{name}-{i}": "1" for i in range(1000)}))
+
+
+def spreading(name):
+    keys = [f"{name}-{i}" for i in range(500)]
+    return pod(name, topologySpreadConstraints=[spread(key, 1, {"app": key}, hard=False) for key in keys])
+
+
+def of_many_containers(name):
+    return pod(name, *(container(cpu="1m", name=f"{name}-{i}") for i in range(1000)))
+
+
+def with_many_terms(name):
+    return with_node_terms(name, 1000)
+
+
+MANY = [selecting, preferring, with_many_terms, requesting, spreading, of_many_containers]
+
+
+@pytest.mark.parametrize("make", MANY)
+def test_whatever_a_pod_lists_is_charged(make):
+    more = ("NodeNUMAResource", "DeviceShare", "Reservation", "ScarceResourceAvoidance")
+    profile = {"plugins": {"multiPoint": {"enabled": [{"name": name} for name in more]}}}
+    offline = scheduler([node("n1"), node("n2")], profile)
+    filtering = offline.profiles["default-scheduler"].filtering
+
+    def verdict_of(name):
+        asked = offline.cluster.pods.build(convert(make(name), core.Pod))
+        filtering.filter(CycleState(asked))
+        return filtering._evaluations.of(asked.shape)
+
+    verdict_of("first")
+    filtering.filter(CycleState(offline.cluster.pods.build(convert(pod("small"), core.Pod))))
+    gc.collect()
+    tracemalloc.start()
+    try:
+        found = verdict_of("second")
+        gc.collect()
+        assert tracemalloc.get_traced_memory()[0] < 1.2 * found.nbytes
+    finally:
+        tracemalloc.stop()
 
 
 def test_verdicts_of_large_pods_go_with_the_next_one():
@@ -92,8 +145,8 @@ def test_counters_of_many_terms_go_with_the_next_ones():
     assert len(index) == len(kept) < 20
 
 
-def with_node_terms(name, **more):
-    terms = [node_term(("disk", "In", f"{name}-{i}-{'x' * 40}"), ("zone", "NotIn", f"{i}")) for i in range(2000)]
+def with_node_terms(name, count=2000, **more):
+    terms = [node_term(("disk", "In", f"{name}-{i}-{'x' * 40}"), ("zone", "NotIn", f"{i}")) for i in range(count)]
     return pod(name, affinity=node_affinity([*terms, node_term((HOST, "Exists"))]), **more)
 
 
