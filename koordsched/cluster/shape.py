@@ -17,6 +17,7 @@ import msgspec
 from koordsched.api.core import PodSpec, PodStatus
 from koordsched.api.podvolumes import Volume
 from koordsched.cluster.claimedresources import Total
+from koordsched.cluster.kept import Kept
 from koordsched.cluster.resources import Requests, ResourceNames, demand_of
 
 if TYPE_CHECKING:
@@ -39,8 +40,8 @@ pods.
 _RESIZED = object()
 """What `compiled` knows by it: (encoded status, what claims take) -> requests; gone with the last pod of the shape."""
 
-_RESIZED_KEPT = 64
-"""Per shape, what its pods' statuses say instead of its requests."""
+_RESIZED_BUDGET = 64 << 10
+"""Bytes per shape of what its pods' statuses say instead of its requests."""
 
 
 class PodShape:
@@ -165,15 +166,14 @@ class PodShapes:
                 resize.reason if resize is not None else None,
             )
         )
-        known: dict[tuple[bytes, Total], Requests] = shape.compiled(_RESIZED, lambda shape: {})
+        known: Kept[tuple[bytes, Total], Requests] = shape.compiled(_RESIZED, lambda shape: Kept(_RESIZED_BUDGET))
         key = (reported, taken)
-        if key not in known:
-            if len(known) >= _RESIZED_KEPT:
-                known.clear()
+        found = known.get(key)
+        if found is None:
             names = self.resource_names
             requests = demand_of(names.read_spec(spec), status, names, dict(taken)).requests
-            known[key] = shape.requests if requests == shape.requests else requests
-        return known[key]
+            found = known.put(key, shape.requests if requests == shape.requests else requests)
+        return found
 
     def __len__(self) -> int:
         return len(self._shapes)

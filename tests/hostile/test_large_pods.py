@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import json
 import tracemalloc
 import weakref
 
@@ -9,8 +10,11 @@ import pytest
 
 from koordsched.api import core
 from koordsched.api.decoding import convert
+from koordsched.cluster import facts
 from koordsched.cluster.shape import SHAPE_BYTES
 from koordsched.framework.interface import CycleState
+from koordsched.plugins.nodenumaresource import columns as numa
+from koordsched.plugins.shared.devices import columns as devices
 from koordsched.plugins.shared.podcounts.index import PodIndex
 from koordsched.plugins.shared.preemption import victims
 from koordsched.plugins.shared.preemption.victims import VictimTable
@@ -179,3 +183,82 @@ def test_shapes_go_with_their_pods_and_not_with_the_next_full_collection(make):
         run(main())
     finally:
         gc.enable()
+
+
+def many(i, count, suffix=""):
+    return {f"ex.com/{i}-{k}{suffix}": "1" for k in range(count)}
+
+
+def with_functions(i):
+    functions = [{"minor": k, "busID": f"0000:{i}:{k}"} for k in range(1000)]
+    given = {"minor": 0, "resources": {"koordinator.sh/rdma": "1"}, "extension": {"vfs": functions}}
+    return {"annotations": {"scheduling.koordinator.sh/device-allocated": json.dumps({"rdma": [given]})}}
+
+
+def with_devices(i):
+    given = [{"minor": k % 8, "resources": many(i, 20, f"-{k}")} for k in range(50)]
+    return {"annotations": {"scheduling.koordinator.sh/device-allocated": json.dumps({"gpu": given})}}
+
+
+def with_numa_nodes(i):
+    given = [{"node": k % 8, "resources": many(i, 20, f"-{k}")} for k in range(50)]
+    value = json.dumps({"cpuset": "", "numaNodeResources": given})
+    return {"annotations": {"scheduling.koordinator.sh/resource-status": value}}
+
+
+def with_owners(i):
+    owner = {"apiVersion": "v1", "kind": "ReplicaSet", "uid": "u"}
+    return {"ownerReferences": [{**owner, "name": f"{i}-{k}"} for k in range(500)]}
+
+
+@pytest.mark.parametrize("metadata", [with_functions, with_devices, with_numa_nodes, with_owners])
+def test_what_large_annotations_say_goes_with_their_pods(metadata, monkeypatch):
+    budget = 1 << 18
+    for module in (facts, devices, numa):
+        monkeypatch.setattr(module, "_BUDGET", budget)
+    bench = Bench(node("n1"))
+    plugins = [bench.plugin(name) for name in ("NodeNUMAResource", "DeviceShare", "Reservation")]
+
+    def pass_by(i):
+        thing = pod(f"big-{i}", on="n1")
+        thing["metadata"].update(metadata(i))
+        bench.add(thing)
+        assert bench.cluster.assigned[thing["metadata"]["uid"]].facts
+        bench.cluster.remove_pod(thing["metadata"]["uid"])
+
+    pass_by(0)
+    gc.collect()
+    tracemalloc.start()
+    try:
+        for i in range(1, 12):
+            pass_by(i)
+        gc.collect()
+        assert tracemalloc.get_traced_memory()[0] < budget
+    finally:
+        tracemalloc.stop()
+    assert plugins
+
+
+def test_what_large_statuses_say_does_not_stay_with_their_shape():
+    bench = Bench(node("n1"))
+    containers = [container(cpu="1m", name=f"c{k}") for k in range(300)]
+
+    def pass_by(i):
+        thing = pod("big", *containers, on="n1")
+        statuses = [{"name": f"c{k}", "resources": requests(f"{i + 2}m", f"{k}Ki")} for k in range(300)]
+        thing["status"] = {"containerStatuses": statuses}
+        bench.add(thing)
+        there = bench.cluster.assigned[thing["metadata"]["uid"]]
+        assert there.requests.get(0) == 300 * (i + 2)
+        return there
+
+    pass_by(0)
+    gc.collect()
+    tracemalloc.start()
+    try:
+        for i in range(1, 30):
+            pass_by(i)
+        gc.collect()
+        assert tracemalloc.get_traced_memory()[0] < 1 << 17
+    finally:
+        tracemalloc.stop()
