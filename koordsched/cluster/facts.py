@@ -30,6 +30,9 @@ _BUDGET = 16 << 20
 """Bytes of distinct values of a fact that pods share; beyond, equal values may be kept twice, as large ones always are.
 """
 
+_TUPLE_BYTES = 150
+"""Bytes of a tuple of facts without these, as it is kept."""
+
 
 class ShapeFacts:
     """The labels, annotations and owner facts that are part of a shape."""
@@ -115,7 +118,7 @@ class PodFact(Generic[T]):
     costs beyond eight bytes.
     """
 
-    __slots__ = ("_parse", "_values", "annotation", "index", "less", "text")
+    __slots__ = ("_parse", "annotation", "index", "less", "text", "values")
 
     def __init__(
         self,
@@ -132,7 +135,7 @@ class PodFact(Generic[T]):
         """The annotation of a value."""
         self.index = index
         self._parse = parse
-        self._values: Kept[T, T] = Kept(_BUDGET)
+        self.values: Kept[T, T] = Kept(_BUDGET)
 
     def of(self, pod: Pod) -> T | None:
         """The pod's value; None if it has none."""
@@ -153,8 +156,8 @@ class PodFact(Generic[T]):
         """The one object of this value."""
         if value is None:
             return None
-        found = self._values.get(value)
-        return found if found is not None else self._values.put(value, value)
+        found = self.values.get(value)
+        return found if found is not None else self.values.put(value, value)
 
     def put(self, facts: tuple[object, ...], value: T | None, count: int) -> tuple[object, ...]:
         """`facts` of a pod (there are `count` kinds of them) with this one replaced; empty if none is left."""
@@ -236,7 +239,16 @@ def _ignore(meta: ObjectMeta, problem: str) -> None:
 class PodFacts:
     """All declared facts of pods. Pods without any of them keep none."""
 
-    __slots__ = ("_facts", "_of_annotations", "_of_status", "_read", "_tuples", "on_malformed", "wire_type")
+    __slots__ = (
+        "_facts",
+        "_forgotten",
+        "_of_annotations",
+        "_of_status",
+        "_read",
+        "_tuples",
+        "on_malformed",
+        "wire_type",
+    )
 
     def __init__(self, read: set[str]) -> None:
         """`read`: the keys of all annotations that plugins read, of whatever objects."""
@@ -245,6 +257,7 @@ class PodFacts:
         self._of_annotations: list[PodFact[Any]] = []
         self._of_status: list[StatusFact[Any]] = []
         self._tuples: Kept[tuple[object, ...], tuple[object, ...]] = Kept(_BUDGET)
+        self._forgotten = 0
         self.on_malformed: OnMalformed = _ignore
         self.wire_type: type[core.Pod] = core.Pod
         """What pods are to be decoded as."""
@@ -406,4 +419,16 @@ class PodFacts:
 
     def shared(self, facts: tuple[object, ...]) -> tuple[object, ...]:
         """The one tuple of these facts."""
-        return self._tuples.get(facts) or self._tuples.put(facts, facts)
+        found = self._tuples.get(facts)
+        if found is not None:
+            return found
+        # Values are not measured again: a tuple is kept only as long as all of its values are.
+        forgotten = 0
+        for fact, value in zip(self._facts, facts, strict=True):
+            forgotten += fact.values.forgotten
+            if value is not None and value not in fact.values:
+                return facts
+        if forgotten != self._forgotten:
+            self._forgotten = forgotten
+            self._tuples.clear()
+        return self._tuples.put(facts, facts, _TUPLE_BYTES + 8 * len(facts))

@@ -39,21 +39,23 @@ class Kept(Generic[K, V]):
     may be large: a large value is not kept at all. Values must not refer to what they do not own, or to themselves.
     """
 
-    __slots__ = ("_kept", "budget", "nbytes")
+    __slots__ = ("_kept", "budget", "forgotten", "nbytes")
 
     def __init__(self, budget: int) -> None:
         self.budget = budget
         self.nbytes = 0
+        self.forgotten = 0
+        """How often all were forgotten."""
         self._kept: dict[K, V] = {}
 
     def get(self, key: K) -> V | None:
         """What is kept for the key."""
         return self._kept.get(key)
 
-    def put(self, key: K, value: V) -> V:
-        """Keeps a value, which it returns."""
+    def put(self, key: K, value: V, size: int = 0) -> V:
+        """Keeps a value, which it returns. `size`: bytes of both, if that is known."""
         most = self.budget // _LARGE
-        size = size_of((key, value) if key is not value else (value,), most)
+        size = size or size_of((key, value) if key is not value else (value,), most)
         if size <= most:
             if self.nbytes + size > self.budget:
                 self.clear()
@@ -65,6 +67,10 @@ class Kept(Generic[K, V]):
         """Forgets all."""
         self._kept.clear()
         self.nbytes = 0
+        self.forgotten += 1
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._kept
 
     def __len__(self) -> int:
         return len(self._kept)
