@@ -21,12 +21,17 @@ from msgspec import to_builtins
 from koordsched.api import core, podstates
 from koordsched.api.decoding import convert
 from koordsched.api.meta import ObjectMeta, OwnerReference, controller_of
+from koordsched.cluster.kept import Kept
 from koordsched.cluster.pod import Pod, References
 
 T = TypeVar("T", bound=Hashable)
 
-_VALUES_KEPT = 1 << 16
-"""Distinct values of a fact that pods share; beyond, equal values may be kept twice."""
+_BUDGET = 16 << 20
+"""Bytes of distinct values of a fact that pods share; beyond, equal values may be kept twice, as large ones always are.
+"""
+
+_TUPLE_BYTES = 150
+"""Bytes of a tuple of facts without these, as it is kept."""
 
 
 class ShapeFacts:
@@ -109,11 +114,11 @@ NO_SHAPE_META = ShapeMeta({}, {})
 class PodFact(Generic[T]):
     """A fact of pods that have a node, read from an annotation when the pod is read.
 
-    Equal values are one object. A value must be hashable and immutable; its size is what a pod costs beyond eight
-    bytes.
+    Equal values are one object, unless they are large. A value must be hashable and immutable; its size is what a pod
+    costs beyond eight bytes.
     """
 
-    __slots__ = ("_parse", "_values", "annotation", "index", "less", "text")
+    __slots__ = ("_parse", "annotation", "index", "less", "text", "values")
 
     def __init__(
         self,
@@ -130,7 +135,7 @@ class PodFact(Generic[T]):
         """The annotation of a value."""
         self.index = index
         self._parse = parse
-        self._values: dict[T, T] = {}
+        self.values: Kept[T, T] = Kept(_BUDGET)
 
     def of(self, pod: Pod) -> T | None:
         """The pod's value; None if it has none."""
@@ -151,9 +156,8 @@ class PodFact(Generic[T]):
         """The one object of this value."""
         if value is None:
             return None
-        if len(self._values) >= _VALUES_KEPT:
-            self._values.clear()
-        return self._values.setdefault(value, value)
+        found = self.values.get(value)
+        return found if found is not None else self.values.put(value, value)
 
     def put(self, facts: tuple[object, ...], value: T | None, count: int) -> tuple[object, ...]:
         """`facts` of a pod (there are `count` kinds of them) with this one replaced; empty if none is left."""
@@ -235,7 +239,16 @@ def _ignore(meta: ObjectMeta, problem: str) -> None:
 class PodFacts:
     """All declared facts of pods. Pods without any of them keep none."""
 
-    __slots__ = ("_facts", "_of_annotations", "_of_status", "_read", "_tuples", "on_malformed", "wire_type")
+    __slots__ = (
+        "_facts",
+        "_forgotten",
+        "_of_annotations",
+        "_of_status",
+        "_read",
+        "_tuples",
+        "on_malformed",
+        "wire_type",
+    )
 
     def __init__(self, read: set[str]) -> None:
         """`read`: the keys of all annotations that plugins read, of whatever objects."""
@@ -243,7 +256,8 @@ class PodFacts:
         self._facts: list[PodFact[Any]] = []
         self._of_annotations: list[PodFact[Any]] = []
         self._of_status: list[StatusFact[Any]] = []
-        self._tuples: dict[tuple[object, ...], tuple[object, ...]] = {}
+        self._tuples: Kept[tuple[object, ...], tuple[object, ...]] = Kept(_BUDGET)
+        self._forgotten = 0
         self.on_malformed: OnMalformed = _ignore
         self.wire_type: type[core.Pod] = core.Pod
         """What pods are to be decoded as."""
@@ -405,6 +419,16 @@ class PodFacts:
 
     def shared(self, facts: tuple[object, ...]) -> tuple[object, ...]:
         """The one tuple of these facts."""
-        if len(self._tuples) >= _VALUES_KEPT:
+        found = self._tuples.get(facts)
+        if found is not None:
+            return found
+        # Values are not measured again: a tuple is kept only as long as all of its values are.
+        forgotten = 0
+        for fact, value in zip(self._facts, facts, strict=True):
+            forgotten += fact.values.forgotten
+            if value is not None and value not in fact.values:
+                return facts
+        if forgotten != self._forgotten:
+            self._forgotten = forgotten
             self._tuples.clear()
-        return self._tuples.setdefault(facts, facts)
+        return self._tuples.put(facts, facts, _TUPLE_BYTES + 8 * len(facts))

@@ -17,6 +17,7 @@ import msgspec
 from koordsched.api.core import PodSpec, PodStatus
 from koordsched.api.podvolumes import Volume
 from koordsched.cluster.claimedresources import Total
+from koordsched.cluster.kept import Kept
 from koordsched.cluster.resources import Requests, ResourceNames, demand_of
 
 if TYPE_CHECKING:
@@ -28,14 +29,19 @@ T = TypeVar("T")
 SHAPE_BYTES = 12 << 10
 """Bytes of a small shape: itself, its plan, what plugins have compiled from it (measured)."""
 
-_SMALL, _BYTES_PER_BYTE, _BYTES_PER_TERM = 2048, 5, 1300
-"""A key up to so long is included in that; what each byte more takes, and each term about other pods."""
+_SMALL, _BYTES_PER_BYTE = 2048, 10
+"""A key up to so long is included in that; what each byte more takes: most of what is listed is compiled to objects."""
+
+_FEW_RESOURCES, _BYTES_PER_RESOURCE, _BYTES_PER_TERM = 8, 900, 900
+"""So many extended resources are included; what each one more takes beside its bytes; so does each term about other
+pods.
+"""
 
 _RESIZED = object()
 """What `compiled` knows by it: (encoded status, what claims take) -> requests; gone with the last pod of the shape."""
 
-_RESIZED_KEPT = 64
-"""Per shape, what its pods' statuses say instead of its requests."""
+_RESIZED_BUDGET = 64 << 10
+"""Bytes per shape of what its pods' statuses say instead of its requests."""
 
 
 class PodShape:
@@ -43,7 +49,8 @@ class PodShape:
 
     `key` is the canonical encoding that was interned, `spec` a representative spec (its volume names may
     be those of another replica), `requests` and `scored` as in `cluster.resources.PodDemand`, `meta` the labels,
-    annotations and owner facts that plugins declared.
+    annotations and owner facts that plugins declared. `nbytes`: what it takes with what plugins derive from it
+    (measured): most pods are small, but need not be.
     """
 
     __slots__ = (
@@ -51,6 +58,7 @@ class PodShape:
         "_compiled",
         "key",
         "meta",
+        "nbytes",
         "never_preempts",
         "priority",
         "requests",
@@ -69,11 +77,12 @@ class PodShape:
         self.requests = requests
         self.scored = scored
         self._compiled: dict[object, Any] = {}
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes that it takes with what plugins derive from it (measured): most pods are small, but need not be."""
-        return SHAPE_BYTES + _BYTES_PER_BYTE * max(len(self.key) - _SMALL, 0) + _BYTES_PER_TERM * _terms(self.spec)
+        self.nbytes = (
+            SHAPE_BYTES
+            + _BYTES_PER_BYTE * max(len(self.key) - _SMALL, 0)
+            + _BYTES_PER_RESOURCE * max(len(requests.names) - _FEW_RESOURCES, 0)
+            + _BYTES_PER_TERM * _terms(spec)
+        )
 
     def compiled(self, owner: object, build: Callable[[PodShape], T]) -> T:
         """What `owner` (a plugin) derived from this shape; built at the first request, then remembered."""
@@ -157,15 +166,14 @@ class PodShapes:
                 resize.reason if resize is not None else None,
             )
         )
-        known: dict[tuple[bytes, Total], Requests] = shape.compiled(_RESIZED, lambda shape: {})
+        known: Kept[tuple[bytes, Total], Requests] = shape.compiled(_RESIZED, lambda shape: Kept(_RESIZED_BUDGET))
         key = (reported, taken)
-        if key not in known:
-            if len(known) >= _RESIZED_KEPT:
-                known.clear()
+        found = known.get(key)
+        if found is None:
             names = self.resource_names
             requests = demand_of(names.read_spec(spec), status, names, dict(taken)).requests
-            known[key] = shape.requests if requests == shape.requests else requests
-        return known[key]
+            found = known.put(key, shape.requests if requests == shape.requests else requests)
+        return found
 
     def __len__(self) -> int:
         return len(self._shapes)

@@ -11,7 +11,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 
 from koordsched.cluster.builtinkinds import NODES
-from koordsched.cluster.overcommitment import Overcommitments
+from koordsched.cluster.nodetable import NodeTable
+from koordsched.cluster.overcommitment import PODS, Excess, Overcommitments
 from koordsched.cluster.state import ClusterState
 from koordsched.config.plugin_args import NodeResourcesFitArgs
 from koordsched.config.qualified_names import is_extended_resource
@@ -25,6 +26,15 @@ _log = logging.getLogger(__name__)
 SETTLED = 3.0
 """Seconds that an over-commitment lasts before it is reported."""
 
+OTHER = "other"
+"""The label of resources beyond those of `Labels`."""
+
+_LABELS_KEPT = 64
+"""Names that no node offers (any more) and that have a label nevertheless."""
+
+_NAMED = 10
+"""So many resources are named in a text."""
+
 
 class OvercommitmentReports:
     """The leader calls `tick` about once a second; a standby reports nothing."""
@@ -34,6 +44,7 @@ class OvercommitmentReports:
     ) -> None:
         self._table = cluster.table
         self._found = cluster.overcommitments
+        self._labels = Labels(cluster.table)
         self._reporter = reporter
         self._monotonic = monotonic
         self._due: dict[str, float] = {}
@@ -47,7 +58,7 @@ class OvercommitmentReports:
         metrics.read(
             "koordsched_overcommitted_nodes",
             "Nodes whose pods request more of a resource than there is, now.",
-            lambda: nodes_by_resource(self._found),
+            lambda: nodes_by_resource(self._found, self._labels),
             ("resource",),
             of_leader=True,
         )
@@ -72,10 +83,10 @@ class OvercommitmentReports:
             self._reported[name] = resources
         if resources == before:
             return
-        for excess in exceeded:
-            if excess.resource not in before:
-                self._counters.labels(excess.label).inc()
-        text = ", ".join(map(str, exceeded))
+        new = [excess for excess in exceeded if excess.resource not in before]
+        for label, times in self._labels.of(new).items():
+            self._counters.labels(label).inc(times)
+        text = _named(exceeded)
         if not exceeded:
             _log.log(level_of(1), "node %s is not over-committed any more", name)
             return
@@ -86,12 +97,46 @@ class OvercommitmentReports:
             self._reporter.event(NODES, node.metadata, WARNING, "OverCommitted", message, action="Accounting")
 
 
-def nodes_by_resource(found: Overcommitments) -> dict[str, int]:
-    """Nodes that are over-committed, by resource; all host ports count as one."""
+class Labels:
+    """Resources as labels of metrics. A metric keeps every label, and pods may request any names: so besides what nodes
+    offer the first few names have one of their own, and all others one together.
+    """
+
+    def __init__(self, table: NodeTable) -> None:
+        self._table = table
+        self._known = {PODS}
+
+    def of(self, exceeded: Iterable[Excess]) -> Counter[str]:
+        """How many there are of each label."""
+        return Counter(map(self._label, exceeded))
+
+    def _label(self, excess: Excess) -> str:
+        label = excess.label
+        if excess.available or label in self._known or self._offered(label):
+            return label
+        if len(self._known) >= _LABELS_KEPT:
+            return OTHER
+        self._known.add(label)
+        return label
+
+    def _offered(self, resource: str) -> bool:
+        index = self._table.resource_names.index.get(resource, -1)
+        return 0 <= index < len(self._table.allocatable) and bool(self._table.allocatable[index].data.any())
+
+
+def nodes_by_resource(found: Overcommitments, labels: Labels) -> dict[str, int]:
+    """Nodes that are over-committed, by label; all host ports count as one."""
     counts: Counter[str] = Counter()
     for name in found.nodes():
-        counts.update({excess.label for excess in found.on(name)})
+        counts.update(labels.of(found.on(name)).keys())
     return counts
+
+
+def _named(exceeded: list[Excess]) -> str:
+    """What there is too much of, first that of which the node has some: users may request thousands of names."""
+    named = sorted(exceeded, key=lambda excess: not excess.available)[:_NAMED]
+    more = len(exceeded) - len(named)
+    return ", ".join(map(str, named)) + (f" and {more} more" if more else "")
 
 
 def ignored_resources(profiles: Iterable[Profile]) -> Callable[[str], bool]:

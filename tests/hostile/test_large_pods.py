@@ -2,20 +2,25 @@
 
 import asyncio
 import gc
+import json
+import tracemalloc
 import weakref
 
 import pytest
 
 from koordsched.api import core
 from koordsched.api.decoding import convert
+from koordsched.cluster import facts
 from koordsched.cluster.shape import SHAPE_BYTES
 from koordsched.framework.interface import CycleState
+from koordsched.plugins.nodenumaresource import columns as numa
+from koordsched.plugins.shared.devices import columns as devices
 from koordsched.plugins.shared.podcounts.index import PodIndex
 from koordsched.plugins.shared.preemption import victims
 from koordsched.plugins.shared.preemption.victims import VictimTable
 from tests.embedded import Embedded, scheduler_on
 from tests.plugins.harness import Bench, scheduler
-from tests.plugins.objects import container, node, node_affinity, pod, pod_affinity, pod_term, requests
+from tests.plugins.objects import container, node, node_affinity, pod, pod_affinity, pod_term, requests, spread
 from tests.plugins.objects import term as node_term
 from tests.virtualtime import run
 
@@ -34,6 +39,58 @@ def test_a_shape_is_charged_what_it_takes():
     assert big.nbytes > 4 * len(big.key) > 3_000_000
     terms = pod_affinity(required_anti=[pod_term(HOST, {"app": f"{i}"}) for i in range(1000)])
     assert bench.pod(pod("wary", affinity=terms)).shape.nbytes > 1_000_000
+
+
+def selecting(name):
+    return pod(name, nodeSelector={f"{name}-{i}": "v" for i in range(2000)})
+
+
+def preferring(name):
+    return pod(name, affinity=node_affinity(preferred=[(1, node_term((f"{name}-{i}", "Exists"))) for i in range(1000)]))
+
+
+def requesting(name):
+    return pod(name, container(**{f"ex.com/{name}-{i}": "1" for i in range(1000)}))
+
+
+def spreading(name):
+    keys = [f"{name}-{i}" for i in range(500)]
+    return pod(name, topologySpreadConstraints=[spread(key, 1, {"app": key}, hard=False) for key in keys])
+
+
+def of_many_containers(name):
+    return pod(name, *(container(cpu="1m", name=f"{name}-{i}") for i in range(1000)))
+
+
+def with_many_terms(name):
+    return with_node_terms(name, 1000)
+
+
+MANY = [selecting, preferring, with_many_terms, requesting, spreading, of_many_containers]
+
+
+@pytest.mark.parametrize("make", MANY)
+def test_whatever_a_pod_lists_is_charged(make):
+    more = ("NodeNUMAResource", "DeviceShare", "Reservation", "ScarceResourceAvoidance")
+    profile = {"plugins": {"multiPoint": {"enabled": [{"name": name} for name in more]}}}
+    offline = scheduler([node("n1"), node("n2")], profile)
+    filtering = offline.profiles["default-scheduler"].filtering
+
+    def verdict_of(name):
+        asked = offline.cluster.pods.build(convert(make(name), core.Pod))
+        filtering.filter(CycleState(asked))
+        return filtering._evaluations.of(asked.shape)
+
+    verdict_of("first")
+    filtering.filter(CycleState(offline.cluster.pods.build(convert(pod("small"), core.Pod))))
+    gc.collect()
+    tracemalloc.start()
+    try:
+        found = verdict_of("second")
+        gc.collect()
+        assert tracemalloc.get_traced_memory()[0] < 1.2 * found.nbytes
+    finally:
+        tracemalloc.stop()
 
 
 def test_verdicts_of_large_pods_go_with_the_next_one():
@@ -92,8 +149,8 @@ def test_counters_of_many_terms_go_with_the_next_ones():
     assert len(index) == len(kept) < 20
 
 
-def with_node_terms(name, **more):
-    terms = [node_term(("disk", "In", f"{name}-{i}-{'x' * 40}"), ("zone", "NotIn", f"{i}")) for i in range(2000)]
+def with_node_terms(name, count=2000, **more):
+    terms = [node_term(("disk", "In", f"{name}-{i}-{'x' * 40}"), ("zone", "NotIn", f"{i}")) for i in range(count)]
     return pod(name, affinity=node_affinity([*terms, node_term((HOST, "Exists"))]), **more)
 
 
@@ -126,3 +183,82 @@ def test_shapes_go_with_their_pods_and_not_with_the_next_full_collection(make):
         run(main())
     finally:
         gc.enable()
+
+
+def many(i, count, suffix=""):
+    return {f"ex.com/{i}-{k}{suffix}": "1" for k in range(count)}
+
+
+def with_functions(i):
+    functions = [{"minor": k, "busID": f"0000:{i}:{k}"} for k in range(1000)]
+    given = {"minor": 0, "resources": {"koordinator.sh/rdma": "1"}, "extension": {"vfs": functions}}
+    return {"annotations": {"scheduling.koordinator.sh/device-allocated": json.dumps({"rdma": [given]})}}
+
+
+def with_devices(i):
+    given = [{"minor": k % 8, "resources": many(i, 20, f"-{k}")} for k in range(50)]
+    return {"annotations": {"scheduling.koordinator.sh/device-allocated": json.dumps({"gpu": given})}}
+
+
+def with_numa_nodes(i):
+    given = [{"node": k % 8, "resources": many(i, 20, f"-{k}")} for k in range(50)]
+    value = json.dumps({"cpuset": "", "numaNodeResources": given})
+    return {"annotations": {"scheduling.koordinator.sh/resource-status": value}}
+
+
+def with_owners(i):
+    owner = {"apiVersion": "v1", "kind": "ReplicaSet", "uid": "u"}
+    return {"ownerReferences": [{**owner, "name": f"{i}-{k}"} for k in range(500)]}
+
+
+@pytest.mark.parametrize("metadata", [with_functions, with_devices, with_numa_nodes, with_owners])
+def test_what_large_annotations_say_goes_with_their_pods(metadata, monkeypatch):
+    budget = 1 << 18
+    for module in (facts, devices, numa):
+        monkeypatch.setattr(module, "_BUDGET", budget)
+    bench = Bench(node("n1"))
+    plugins = [bench.plugin(name) for name in ("NodeNUMAResource", "DeviceShare", "Reservation")]
+
+    def pass_by(i):
+        thing = pod(f"big-{i}", on="n1")
+        thing["metadata"].update(metadata(i))
+        bench.add(thing)
+        assert bench.cluster.assigned[thing["metadata"]["uid"]].facts
+        bench.cluster.remove_pod(thing["metadata"]["uid"])
+
+    pass_by(0)
+    gc.collect()
+    tracemalloc.start()
+    try:
+        for i in range(1, 12):
+            pass_by(i)
+        gc.collect()
+        assert tracemalloc.get_traced_memory()[0] < budget
+    finally:
+        tracemalloc.stop()
+    assert plugins
+
+
+def test_what_large_statuses_say_does_not_stay_with_their_shape():
+    bench = Bench(node("n1"))
+    containers = [container(cpu="1m", name=f"c{k}") for k in range(300)]
+
+    def pass_by(i):
+        thing = pod("big", *containers, on="n1")
+        statuses = [{"name": f"c{k}", "resources": requests(f"{i + 2}m", f"{k}Ki")} for k in range(300)]
+        thing["status"] = {"containerStatuses": statuses}
+        bench.add(thing)
+        there = bench.cluster.assigned[thing["metadata"]["uid"]]
+        assert there.requests.get(0) == 300 * (i + 2)
+        return there
+
+    pass_by(0)
+    gc.collect()
+    tracemalloc.start()
+    try:
+        for i in range(1, 30):
+            pass_by(i)
+        gc.collect()
+        assert tracemalloc.get_traced_memory()[0] < 1 << 17
+    finally:
+        tracemalloc.stop()

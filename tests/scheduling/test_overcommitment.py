@@ -159,6 +159,29 @@ def test_a_kubelet_that_shrinks_what_it_offers(caplog):
     in_world(caplog, story, gpu="2")
 
 
+def test_names_that_pods_make_up(caplog):
+    """They may be as many as fit into a pod: what the node has comes first, and labels and texts are bounded."""
+
+    async def story(world):
+        world.bind("a", container(cpu="5", gpu="3", **{f"a.com/{i:03}": "1" for i in range(300)}))
+        await world.settle()
+        named = ", ".join(f"a.com/{i:03} 1 of 0" for i in range(8))
+        text = f"cpu 5000m of 4000m, ex.com/gpu 3 of 2, {named} and 292 more"
+        assert world.told == [NOTE + text]
+        assert world.logged == [f"node alder is over-committed: {text}"]
+        for i in range(3):
+            world.delete("ab"[i % 2])
+            await world.settle()
+            world.bind("ba"[i % 2], container(cpu="5", **{f"{i}.com/{k}": "1" for k in range(300)}))
+            await world.settle()
+        assert len(world.now) < 100
+        assert len(world.counted) < 100
+        assert sum(world.counted.values()) == 2 + 3 + 4 * 300
+        assert (world.counted["cpu"], world.counted["ex.com/gpu"]) == (4, 1)
+
+    in_world(caplog, story, gpu="2")
+
+
 def test_a_node_that_goes_and_comes_back_begins_anew(caplog):
     async def story(world):
         world.bind("a", container(cpu="5"))

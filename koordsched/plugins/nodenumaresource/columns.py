@@ -17,6 +17,7 @@ from koordsched.cluster.accounting import Amount, ColumnAccountant, add_amounts
 from koordsched.cluster.changelog import RowArray
 from koordsched.cluster.columns import Column
 from koordsched.cluster.facts import PodFact
+from koordsched.cluster.kept import Kept
 from koordsched.cluster.nodetable import Rows
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.shape import PodShape
@@ -59,7 +60,8 @@ _EXPECTED = (
 """What agents report: there is room for it, whatever names users write into annotations of pods."""
 
 _CPUS_AT_FIRST = 64
-_REMEMBERED = 4096
+_BUDGET, _LAYOUT_BUDGET = 16 << 20, 1 << 20
+"""Bytes that are remembered of what allocations add, and per layout of where their CPUs lie."""
 
 
 class Layout:
@@ -75,16 +77,14 @@ class Layout:
         self.reserved = reserved
         self.bits = topology.cpus & ~reserved
         self.nodes = np.array([node.id for node in topology.nodes if node.id < MAX_NUMA_NODES], dtype=np.intp)
-        self._numa_nodes: dict[int, list[int]] = {}
+        self._numa_nodes: Kept[int, list[int]] = Kept(_LAYOUT_BUDGET)
 
     def numa_nodes_of(self, cpus: int) -> list[int]:
         """The NUMA nodes on which any of these CPUs lies."""
         found = self._numa_nodes.get(cpus)
         if found is None:
-            if len(self._numa_nodes) >= _REMEMBERED:
-                self._numa_nodes.clear()
             nodes = self.topology.numa_nodes_of(cpus)
-            found = self._numa_nodes[cpus] = [node for node in nodes if node < MAX_NUMA_NODES]
+            found = self._numa_nodes.put(cpus, [node for node in nodes if node < MAX_NUMA_NODES])
         return found
 
     def agreeing(self, cpus: int, policy: BindPolicy) -> int:
@@ -163,7 +163,7 @@ class NUMAColumns(ColumnAccountant):
         self.shared = table.column(np.int16, width=MAX_NUMA_NODES)
         self.resources = ["cpu", "memory"]
         self._index = {"cpu": CPU, "memory": MEMORY}
-        self._known: dict[Allocation, tuple[npt.NDArray[np.int16], Counts]] = {}
+        self._known: Kept[Allocation, tuple[npt.NDArray[np.int16], Counts]] = Kept(_BUDGET)
         self._cluster = cluster
         cluster.shape_facts.declare(annotations=[kinds.RESOURCE_SPEC, kinds.NUMA_TOPOLOGY_SPEC])
         cluster.shape_facts.declare_if(kinds.RESOURCE_STATUS, lambda meta: concerns(meta, "NodeNUMAResource"))
@@ -212,13 +212,7 @@ class NUMAColumns(ColumnAccountant):
         given = self.allocation.of(pod)
         if not given or given == allocation.NOTHING:
             return None
-        found = self._known.get(given)
-        if found is None:
-            found = self._amounts(given)
-            if len(self._known) >= _REMEMBERED:
-                self._known.clear()
-            self._known[given] = found
-        return found
+        return self._known.get(given) or self._known.put(given, self._amounts(given))
 
     def _amounts(self, given: Allocation) -> tuple[npt.NDArray[np.int16], Counts]:
         width = given.cpus.bit_length()

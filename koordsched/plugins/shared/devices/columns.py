@@ -19,6 +19,7 @@ from koordsched.api.meta import ObjectMeta
 from koordsched.cluster.accounting import Amount, ColumnAccountant, add_amounts
 from koordsched.cluster.columns import Column
 from koordsched.cluster.facts import PodFact
+from koordsched.cluster.kept import Kept
 from koordsched.cluster.nodetable import Rows
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.shape import PodShape
@@ -36,7 +37,8 @@ Taken = tuple[tuple[str, int, str], ...]
 """Virtual functions that pods hold: (type, minor, bus id), in order."""
 
 _MINORS_AT_FIRST = 8
-_REMEMBERED = 4096
+_BUDGET = 16 << 20
+"""Bytes of what allocations add, and of sets of virtual functions, that are remembered."""
 
 
 class _Added(NamedTuple):
@@ -72,9 +74,9 @@ class DeviceColumns(ColumnAccountant):
         self._of_row: dict[int, Inventory] = {}
         self._listeners: list[Callable[[], None]] = []
         self._taken: dict[int, Counter[tuple[str, int, str]]] = {}
-        self._numbers: dict[Taken, int] = {}
+        self._numbers: Kept[Taken, int] = Kept(_BUDGET)
         self._next_number = count(1)
-        self._known: dict[Allocation, _Added] = {}
+        self._known: Kept[Allocation, _Added] = Kept(_BUDGET)
         cluster.table.resource_names.rename(DEPRECATED)
         cluster.shape_facts.declare(
             labels=[kinds.GPU_ISOLATION_PROVIDER],
@@ -135,13 +137,7 @@ class DeviceColumns(ColumnAccountant):
         return self._added(given).amounts if given else None
 
     def _added(self, given: Allocation) -> _Added:
-        found = self._known.get(given)
-        if found is None:
-            found = self._add(given)
-            if len(self._known) >= _REMEMBERED:
-                self._known.clear()
-            self._known[given] = found
-        return found
+        return self._known.get(given) or self._known.put(given, self._add(given))
 
     def _add(self, given: Allocation) -> _Added:
         most = {kind: max((each.minor for each in given if each.type == kind), default=-1) for kind in TYPES}
@@ -206,12 +202,8 @@ class DeviceColumns(ColumnAccountant):
     def _number_of(self, taken: Taken) -> int:
         if not taken:
             return 0
-        found = self._numbers.get(taken)
-        if found is None:
-            if len(self._numbers) >= _REMEMBERED:
-                self._numbers.clear()  # sets that come again get other numbers
-            found = self._numbers[taken] = next(self._next_number)
-        return found
+        # Sets that were forgotten, and large ones, get other numbers when they come again.
+        return self._numbers.get(taken) or self._numbers.put(taken, next(self._next_number))
 
     def taken(self, row: int, kind: str, minor: int) -> set[str]:
         """The bus ids of those virtual functions of a device that pods hold."""

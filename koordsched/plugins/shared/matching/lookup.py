@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from koordsched.api.selectors import value_test
+from koordsched.api.selectors import SelectorError
 from koordsched.cluster.columns import LabelColumn, ValueColumn
 from koordsched.cluster.nodetable import NodeTable, Rows
 from koordsched.plugins.shared.matching.rows import Mask
 
 T = TypeVar("T")
 V = TypeVar("V", bound=Hashable)
+
+_FEW_VALUES = 8
+"""Up to so many values are compared one by one."""
 
 
 class Lookup(Generic[T]):
@@ -114,16 +117,24 @@ class LabelTest:
 class MembershipTest(LabelTest):
     """An In or NotIn requirement: looks its own values up instead of judging every value that any node has.
 
-    Most selectors name one or two of what may be as many values as there are nodes (host names).
+    With the value None (absent) also DoesNotExist, or Exists. Most selectors name one or two of what may be as many
+    values as there are nodes (host names).
     """
 
     __slots__ = ("_inverted", "_values")
 
-    def __init__(self, key: str, values: tuple[str, ...], *, inverted: bool = False) -> None:
+    def __init__(self, key: str, values: tuple[str | None, ...], *, inverted: bool = False) -> None:
         """`inverted`: NotIn. Raises SelectorError without values."""
-        super().__init__(key, value_test("NotIn" if inverted else "In", values))
-        self._values = values
+        if not values:
+            raise SelectorError(f"for operator {'NotIn' if inverted else 'In'!r} at least one value is required")
+        # Pods may have thousands of these: neither a function nor, for few values, a set of its own.
+        self.key = key
+        self._values: Collection[str | None] = values if len(values) <= _FEW_VALUES else frozenset(values)
         self._inverted = inverted
+
+    def passes(self, value: str | None) -> bool:
+        """The verdict on a value; None stands for an absent label."""
+        return (value in self._values) is not self._inverted
 
     def passes_row(self, table: NodeTable, row: int) -> bool:
         """The verdict on the node of one row."""

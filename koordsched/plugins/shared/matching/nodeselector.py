@@ -16,6 +16,9 @@ from koordsched.cluster.nodetable import NodeTable, Rows
 from koordsched.plugins.shared.matching.lookup import LabelTest, MembershipTest
 from koordsched.plugins.shared.matching.rows import Mask, count_of
 
+_ABSENT = (None,)
+"""What a label key without a value is looked up as."""
+
 
 class NameTest:
     """A matchFields requirement: the node is, or is not, the one of that name."""
@@ -80,6 +83,43 @@ class NodeTerm:
         return mask
 
 
+class EqualLabels:
+    """A nodeSelector: every label present with that value. It keeps nothing beside the labels that it is made from."""
+
+    __slots__ = ("_labels",)
+
+    def __init__(self, labels: dict[str, str]) -> None:
+        self._labels = labels
+
+    def matches(self, node: Node) -> bool:
+        """The verdict on a node as the watch delivered it."""
+        return self._labels.items() <= node.metadata.labels.items()
+
+    def matches_row(self, table: NodeTable, row: int) -> bool:
+        """The verdict on the node of one row."""
+        for key, value in self._labels.items():
+            column = table.label_column(key)
+            if column.values[column.ids.data.item(row)] != value:
+                return False
+        return True
+
+    def mask(self, table: NodeTable, rows: Rows) -> Mask:
+        """The verdict on each row."""
+        found: Mask | None = None
+        if self._labels.keys() <= table.label_keys:
+            for key, value in self._labels.items():
+                column = table.label_column(key)
+                number = column.index.get(value)
+                if number is None:
+                    break
+                mask = np.asarray(column.ids.data[rows] == number)
+                found = mask if found is None else found & mask
+            else:
+                assert found is not None, "a selector is not empty"
+                return found
+        return np.zeros(count_of(rows), dtype=np.bool_)
+
+
 class NodeTerms:
     """Terms, ORed; none at all match nothing."""
 
@@ -111,7 +151,7 @@ class RequiredNodes:
 
     __slots__ = ("_affinity", "_selector")
 
-    def __init__(self, selector: NodeTerm | None, affinity: NodeTerms | None) -> None:
+    def __init__(self, selector: EqualLabels | None, affinity: NodeTerms | None) -> None:
         self._selector = selector
         self._affinity = affinity
 
@@ -161,13 +201,9 @@ class NodeSelectors:
         affinity = spec.affinity.node_affinity if spec.affinity is not None else None
         required = affinity.required if affinity is not None else None
         return RequiredNodes(
-            self.equal_to(spec.node_selector) if spec.node_selector else None,
+            EqualLabels(spec.node_selector) if spec.node_selector else None,
             self.terms(required) if required is not None else None,
         )
-
-    def equal_to(self, labels: dict[str, str]) -> NodeTerm:
-        """A pod's nodeSelector, which must not be empty: every label present with that value."""
-        return NodeTerm(tuple(self._test(key, "In", (value,)) for key, value in sorted(labels.items())))
 
     def terms(self, selector: NodeSelector) -> NodeTerms:
         """A node selector without the terms that never match."""
@@ -205,6 +241,8 @@ class NodeSelectors:
     def _test(self, key: str, operator: str, values: tuple[str, ...]) -> LabelTest:
         if operator in ("In", "NotIn"):
             return MembershipTest(key, values, inverted=operator == "NotIn")
+        if operator in ("Exists", "DoesNotExist") and not values:
+            return MembershipTest(key, _ABSENT, inverted=operator == "Exists")
         identity = (key, operator, values)
         found = self._tests.get(identity)
         if found is None:

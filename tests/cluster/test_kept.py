@@ -1,0 +1,68 @@
+"""Values that are kept under a budget of bytes."""
+
+import sys
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from koordsched.api.meta import OwnerReference
+from koordsched.cluster.kept import Kept, size_of
+from koordsched.cluster.pod import References
+
+
+def numbers(count):
+    return tuple((f"name-{i}", i << 70) for i in range(count))
+
+
+def owners(count):
+    made = [
+        {"api_version": f"v{i}", "kind": f"kind-{i}", "name": "x" * (1000 + i), "uid": f"{i}"} for i in range(count)
+    ]
+    return References(OwnerReference(**each) for each in made)
+
+
+def table(count):
+    return (np.zeros(count, dtype=np.int64), [{f"{i}": "x" * i for i in range(100)}])
+
+
+@pytest.mark.parametrize("make", [numbers, owners, table])
+def test_size_with_everything_inside(make):
+    tracemalloc.start()
+    try:
+        value = make(1000)
+        taken = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert 0.8 * taken < size_of(value) < 1.5 * taken
+
+
+def test_classes_are_no_part_of_a_size():
+    assert size_of(References()) < 100
+
+
+def test_counting_ends():
+    assert 1 << 12 < size_of([numbers(3)] * 1_000, 1 << 12) < size_of([numbers(3)] * 1_000)
+
+
+def test_small_values_are_kept():
+    kept = Kept(1 << 20)
+    made = [kept.put(i, (i,)) for i in range(1000)]
+    assert all(kept.get(i) is made[i] for i in range(1000))
+    assert kept.get(1000) is None
+
+
+def test_values_are_forgotten_beyond_the_budget():
+    kept, size = Kept(1 << 16), sys.getsizeof("x" * 1000)
+    for i in range(1000):
+        assert kept.put(i, "x" * 1000) == kept.get(i)
+        assert size * len(kept) <= kept.nbytes <= 1 << 16
+
+
+@pytest.mark.parametrize("key, value", [("k", "v" * 50_000), ("k" * 50_000, "v")])
+def test_a_large_value_is_not_kept_and_makes_no_other_forgotten(key, value):
+    kept = Kept(1 << 16)
+    kept.put("other", "value")
+    assert kept.put(key, value) is value
+    assert kept.get(key) is None
+    assert kept.get("other") == "value"
