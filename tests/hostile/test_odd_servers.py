@@ -8,11 +8,15 @@ import pytest
 
 from koordsched.api.versions import is_older
 from koordsched.client import jsonformat
-from koordsched.client.errors import ApiError
+from koordsched.client.discovery import listable
+from koordsched.client.errors import Ambiguous, ApiError
+from koordsched.client.identity import server_uid
+from koordsched.client.inmemory import InMemoryTransport
 from koordsched.client.lanes import Lane
 from koordsched.client.lease import LeaseLock
 from koordsched.client.reflector import State
-from koordsched.observability.access import AccessControl
+from koordsched.observability.access import AccessControl, LookupFailed
+from koordsched.observability.authdelegate import DelegatedAuth
 from tests.client.test_lanes import OK, Server, make, outcome, write
 from tests.client.test_leaderelection import KEY, LEASES, World
 from tests.client.widgets import WIDGETS, Setup, server_state, widget
@@ -244,3 +248,26 @@ async def test_a_watch_that_died_is_named_where_the_scheduler_only_stands_by():
         assert (status, "[-]watch-nodes failed" in text) == (500, True)
         with pytest.raises(ExceptionGroup):
             await running.scheduler.catch_up()
+
+
+DEEP = b'{"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+NOT_UTF_8 = (
+    b'{"items":[{"metadata":{"uid":"\xff"}}],"resources":[{"name":"\xff","kind":""}],'
+    b'"status":{"user":{"username":"\xff"}}}'
+)
+
+
+@pytest.mark.parametrize("body", [DEEP, NOT_UTF_8], ids=["deep", "not UTF-8"])
+def test_an_answer_that_cannot_be_decoded_fails_its_request_alone(body):
+    async def handler(method, path, query, headers, sent):
+        return 200, {}, body
+
+    async def main():
+        transport = InMemoryTransport(handler)
+        assert await server_uid(transport) == ""
+        with pytest.raises(Ambiguous):
+            await listable(transport)
+        with pytest.raises(LookupFailed):
+            await DelegatedAuth(transport, lambda: 0.0).authenticate("token")
+
+    run(main())
