@@ -46,7 +46,7 @@ async def server_uid(transport: Transport) -> str:
 
     Read as a list, which schedulers have the right to.
     """
-    query = {"fieldSelector": "metadata.name=kube-system", "limit": "1"}
+    query = {"fieldSelector": "metadata.name=kube-system"}
     try:
         response = await transport.request("GET", "/api/v1/namespaces", query=query, timeout=UID_TIMEOUT)
         found = _namespaces(raise_for_status(response).body)

@@ -12,6 +12,7 @@ from typing import Generic, TypeVar
 
 from koordsched.api.meta import HasMetadata
 from koordsched.api.versions import is_older
+from koordsched.client import transport as limits
 from koordsched.client.backoff import Backoff
 from koordsched.client.clock import Clock
 from koordsched.client.encodings import Encodings
@@ -24,6 +25,7 @@ from koordsched.client.errors import (
     NotFound,
     error_from_status,
     raise_for_status,
+    whole,
 )
 from koordsched.client.identity import is_api_server
 from koordsched.client.objectapplier import ObjectApplier, OnMalformed
@@ -366,7 +368,7 @@ class Reflector(Generic[T]):
             aclosing(stream.chunks()) as chunks,
         ):
             if stream.status >= 300:
-                body = b"".join([chunk async for chunk in chunks])
+                body = await whole(chunks, limits.LONGEST_ANSWER, f"GET {self.path}")
                 raise error_from_status(body, stream.status, stream.headers)
             # Not as soon as a list came: where only watching is refused, lists would follow one another.
             self._unavailable_backoff.reset()

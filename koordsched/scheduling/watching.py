@@ -20,7 +20,7 @@ from koordsched.api.meta import HasMetadata, ObjectMeta
 from koordsched.api.versions import is_older
 from koordsched.client.clock import Clock
 from koordsched.client.encodings import protobuf_format
-from koordsched.client.errors import ClientError, ConnectionFailure
+from koordsched.client.errors import ClientError, ConnectionFailure, TooLong
 from koordsched.client.identity import server_uid
 from koordsched.client.reflector import Reflector, State
 from koordsched.client.sink import ObjectKey, Sink
@@ -280,7 +280,7 @@ class Watches:
         self._on_progress()
 
     def _complain(self, path: str, state: State, error: ClientError) -> None:
-        if not isinstance(error, ConnectionFailure):
+        if not isinstance(error, ConnectionFailure) or isinstance(error, TooLong):
             _log.warning("%s cannot be watched (%s): %s", path, state.value, error)
         elif self.problems:
             # One line says that the server is unreachable; one for every resource is not needed.
