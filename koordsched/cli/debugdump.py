@@ -6,8 +6,7 @@ import asyncio
 import logging
 from itertools import islice
 
-import msgspec
-
+from koordsched.api.decoding import DecodeError
 from koordsched.client.errors import ClientError
 from koordsched.client.transport import Transport
 from koordsched.scheduling.comparison import compare, dump_nodes, dump_queue
@@ -24,7 +23,7 @@ async def write_dump(scheduler: Scheduler, transport: Transport) -> None:
     try:
         differences = await compare(scheduler.cluster, transport)
         _log.info("Cache comparison: %s", "; ".join(differences.lines()))
-    except (ClientError, msgspec.MsgspecError) as error:
+    except (ClientError, DecodeError) as error:
         _log.warning("Cache comparison: the API server cannot be asked: %s", error)
     found = scheduler.cluster.overcommitments
     crowded = [f"{name}: {', '.join(map(str, found.on(name)))}" for name in sorted(found.nodes())]

@@ -15,6 +15,7 @@ from typing import TypeVar
 
 import msgspec
 
+from koordsched.api.decoding import DecodeError, Decoder
 from koordsched.client.clock import SystemClock
 from koordsched.client.errors import ConnectionConfigError
 from koordsched.client.settings import Settings, parse_server, read_kubeconfig
@@ -118,8 +119,8 @@ class Endpoint:
     def ask(self, path: str, query: Mapping[str, str], kind: type[T], what: str) -> T:
         """The answer as `kind`. Raises EndpointError; `what` completes "the answer is not ..."."""
         try:
-            return msgspec.json.decode(self.get(path, query), type=kind)
-        except msgspec.MsgspecError as error:
+            return Decoder(kind)(self.get(path, query))
+        except DecodeError as error:
             raise EndpointError(f"{self.name}: the answer is not {what}: {error}") from error
 
     def get(self, path: str, query: Mapping[str, str]) -> bytes:
@@ -154,8 +155,8 @@ class Endpoint:
 
     @staticmethod
     def _hint(code: int, text: str) -> str:
-        with suppress(msgspec.MsgspecError):
-            text = msgspec.json.decode(text, type=_Status).message
+        with suppress(DecodeError):
+            text = Decoder(_Status)(text.encode()).message
         if code in (401, 403):
             return f": {text or 'not allowed'} (credentials: --token or --kubeconfig)"
         return f": {text}" if text else ""

@@ -7,6 +7,7 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
+from koordsched.api.decoding import DecodeError, Decoder
 from koordsched.cli.objectfiles import InputError
 from koordsched.client.errors import ClientError, NotFound, raise_for_status
 from koordsched.client.transport import Transport
@@ -148,6 +149,6 @@ def _port(pod: _Pod) -> int:
 async def _get(transport: Transport, path: str, query: dict[str, str], kind: type[T]) -> T:
     body = raise_for_status(await transport.request("GET", path, query=query)).body
     try:
-        return msgspec.json.decode(body, type=kind)
-    except msgspec.MsgspecError as error:
+        return Decoder(kind)(body)
+    except DecodeError as error:
         raise InputError(f"{path}: {error}") from error

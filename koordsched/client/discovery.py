@@ -6,6 +6,7 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
+from koordsched.api.decoding import DecodeError, Decoder
 from koordsched.client.errors import Ambiguous, ApiError, raise_for_status
 from koordsched.client.transport import Transport
 
@@ -87,6 +88,6 @@ async def _get(transport: Transport, path: str) -> bytes:
 
 def _decoded(body: bytes, kind: type[T], path: str) -> T:
     try:
-        return msgspec.json.decode(body, type=kind)
-    except msgspec.MsgspecError as error:
+        return Decoder(kind)(body)
+    except DecodeError as error:
         raise Ambiguous(f"GET {path}: the response has no resources: {error}") from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import msgspec
@@ -30,6 +30,13 @@ class NotSent(ConnectionFailure):
 
 class Ambiguous(ConnectionFailure):
     """The request may or may not have been carried out (time-out or connection lost after sending): read back."""
+
+
+class TooLong(Ambiguous):
+    """The answer is longer than any that an API server sends; its connection was closed before its end."""
+
+    def __init__(self, what: str, longest: int) -> None:
+        super().__init__(f"{what}: the answer is longer than {longest:,} bytes")
 
 
 class Fenced(ClientError):
@@ -138,6 +145,19 @@ def error_from_status(body: bytes | msgspec.Raw, status: int = 0, headers: Mappi
     elif reason == "Expired":
         kind = Gone
     return kind(code, reason, parsed.message or "", _retry_after(headers or {}, details), details)
+
+
+async def whole(chunks: AsyncIterator[bytes], longest: int, what: str) -> bytes:
+    """All of a body that arrives in pieces. Raises TooLong about the request `what` if it is longer than that."""
+    pieces: list[bytes] = []
+    size = 0
+    async for chunk in chunks:
+        pieces.append(chunk)
+        size += len(chunk)
+        if size > longest:
+            pieces.clear()  # the error, which is kept, leads to this frame
+            raise TooLong(what, longest)
+    return b"".join(pieces)
 
 
 def raise_for_status(response: Response) -> Response:

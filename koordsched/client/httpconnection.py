@@ -8,7 +8,7 @@ from typing import Protocol, cast
 
 import httptools
 
-from koordsched.client.errors import Ambiguous, ClientError
+from koordsched.client.errors import Ambiguous, ClientError, TooLong
 from koordsched.client.transport import Done, Request, Response
 
 
@@ -51,6 +51,7 @@ class HttpConnection(asyncio.Protocol):
         self._body: list[bytes] = []
         self._response: Response | None = None
         self._keep_alive = False
+        self._received = 0
         self.on_header = self._headers.__setitem__
         self.on_body = self._body.append
         self._parser = httptools.HttpResponseParser(self)
@@ -66,6 +67,7 @@ class HttpConnection(asyncio.Protocol):
         """Hands the bytes of a request to the socket."""
         assert self._transport is not None
         self.exchange = exchange
+        self._received = 0
         self._transport.write(data)
 
     def expire(self, error: ClientError) -> None:
@@ -98,6 +100,10 @@ class HttpConnection(asyncio.Protocol):
             self._keep_alive = False
         response = self._response
         if response is None:
+            self._received += len(data)
+            longest = exchange.request.longest(self._parser.get_status_code())
+            if self._received > longest:
+                self._fail(TooLong(_name(exchange), longest))
             return
         self._response = None
         self.exchange = None

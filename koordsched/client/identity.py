@@ -6,6 +6,7 @@ import logging
 
 import msgspec
 
+from koordsched.api.decoding import DecodeError, Decoder
 from koordsched.api.meta import ObjectMeta
 from koordsched.client.errors import ClientError, raise_for_status
 from koordsched.client.transport import Transport
@@ -37,16 +38,19 @@ class _Namespaces(msgspec.Struct):
     items: list[_Namespace] | None = None
 
 
+_namespaces = Decoder(_Namespaces)
+
+
 async def server_uid(transport: Transport) -> str:
     """What tells one cluster's storage from another: the uid of its namespace kube-system; empty if it is unknown.
 
     Read as a list, which schedulers have the right to.
     """
-    query = {"fieldSelector": "metadata.name=kube-system", "limit": "1"}
+    query = {"fieldSelector": "metadata.name=kube-system"}
     try:
         response = await transport.request("GET", "/api/v1/namespaces", query=query, timeout=UID_TIMEOUT)
-        found = msgspec.json.decode(raise_for_status(response).body, type=_Namespaces)
-    except (ClientError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+        found = _namespaces(raise_for_status(response).body)
+    except (ClientError, DecodeError) as error:
         log.debug("cannot read which server it is: %s", error)
         return ""
     return found.items[0].metadata.uid if found.items else ""

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from typing import NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
-from koordsched.client.errors import Ambiguous, ClientError, Fenced, NotSent
+from koordsched.client.errors import Ambiguous, ClientError, Fenced, NotSent, whole
 from koordsched.client.transport import Done, Request, Response, Transport
 
 Reply = tuple[int, Mapping[str, str], bytes | AsyncIterator[bytes]]
@@ -76,7 +76,9 @@ class InMemoryTransport(Transport):
 
     async def _request(self, request: Request) -> Response:
         async with self._stream(request) as stream:
-            return Response(stream.status, stream.headers, b"".join([chunk async for chunk in stream.chunks()]))
+            longest = request.longest(stream.status)
+            body = await whole(stream.chunks(), longest, f"{request.method} {request.target}")
+            return Response(stream.status, stream.headers, body)
 
     @asynccontextmanager
     async def _stream(self, request: Request) -> AsyncIterator[_InMemoryStream]:

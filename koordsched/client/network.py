@@ -16,7 +16,15 @@ from yarl import URL
 import koordsched
 from koordsched.client.clock import Clock
 from koordsched.client.connection import Connection
-from koordsched.client.errors import Ambiguous, ClientError, ConnectionFailure, Fenced, NotSent, error_from_status
+from koordsched.client.errors import (
+    Ambiguous,
+    ClientError,
+    ConnectionFailure,
+    Fenced,
+    NotSent,
+    error_from_status,
+    whole,
+)
 from koordsched.client.settings import Settings, source_of
 from koordsched.client.transport import DEFAULT_TIMEOUT, Done, Request, Response, Transport
 from koordsched.client.writepool import CONNECT_TIMEOUT, WritePool
@@ -135,7 +143,8 @@ class NetworkTransport(Transport):
     async def _exchange(self, request: Request) -> Response:
         async with self._open(request) as response:
             try:
-                return Response(response.status, _lower(response.headers), await response.read())
+                body = await whole(response.content.iter_any(), request.longest(response.status), _name(request))
+                return Response(response.status, _lower(response.headers), body)
             except (aiohttp.ClientError, OSError, TimeoutError) as error:
                 raise _failure(request, error) from error
 
@@ -229,9 +238,13 @@ def _lower(headers: Mapping[str, str]) -> dict[str, str]:
     return {name.lower(): value for name, value in headers.items()}
 
 
+def _name(request: Request) -> str:
+    return f"{request.method} {request.target}"
+
+
 def _failure(request: Request, error: Exception) -> ConnectionFailure:
     """Sorts aiohttp's errors by whether the server can have seen the request."""
-    name = f"{request.method} {request.target}"
+    name = _name(request)
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return NotSent(f"{name}: cannot connect to {error.host}:{error.port}: {error.certificate_error}")
     if isinstance(error, aiohttp.ClientConnectorError):

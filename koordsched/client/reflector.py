@@ -12,6 +12,7 @@ from typing import Generic, TypeVar
 
 from koordsched.api.meta import HasMetadata
 from koordsched.api.versions import is_older
+from koordsched.client import transport as limits
 from koordsched.client.backoff import Backoff
 from koordsched.client.clock import Clock
 from koordsched.client.encodings import Encodings
@@ -24,6 +25,7 @@ from koordsched.client.errors import (
     NotFound,
     error_from_status,
     raise_for_status,
+    whole,
 )
 from koordsched.client.identity import is_api_server
 from koordsched.client.objectapplier import ObjectApplier, OnMalformed
@@ -92,15 +94,19 @@ class _Relist(Exception):
     """The watch cannot continue from its version."""
 
 
+async def _nothing() -> None:
+    pass
+
+
 class Reflector(Generic[T]):
     """Runs list and watch of one resource for ever.
 
     `path` is the collection's, such as /api/v1/pods; `selectors` its fieldSelector and labelSelector. `decode` makes an
     object of its JSON; whatever it raises counts as a malformed object, which is reported and skipped. With `protobuf`
-    that is asked for, and what comes decides. `before_relist` is awaited before lists other than the first and those of
-    `relist`; `on_older` hears that the newest state of the server is older than what it has shown. `on_state` hears of
-    every change of `state`, with the error behind it if there is one. With `watch_list` the initial state is streamed
-    where the server can do that.
+    that is asked for, and what comes decides. `before_resuming` is awaited before lists other than the first and those
+    of `relist`, and before a watch whose connection was lost or refused is opened again; `on_older` hears that the
+    newest state of the server is older than what it has shown. `on_state` hears of every change of `state`, with the
+    error behind it if there is one. With `watch_list` the initial state is streamed where the server can do that.
 
     The first list asks for the newest state (no resourceVersion): a cache on the server may be behind what our
     predecessor wrote, and a scheduler that starts from an old state would bind to occupied room. Later lists ask for
@@ -128,7 +134,7 @@ class Reflector(Generic[T]):
         watch_list: bool = False,
         page_size: int = PAGE_SIZE,
         slices: TimeSlices | None = None,
-        before_relist: Callable[[], Awaitable[None]] | None = None,
+        before_resuming: Callable[[], Awaitable[None]] = _nothing,
         on_older: Callable[[], None] | None = None,
     ) -> None:
         self._transport = transport
@@ -138,7 +144,7 @@ class Reflector(Generic[T]):
         self._rng = rng
         self._selectors = dict(selectors or {})
         self._on_state = on_state
-        self._before_relist = before_relist
+        self._before_resuming = before_resuming
         self._on_older = on_older
         self._backoff = Backoff(rng, *BACKOFF)
         self._relist_backoff = Backoff(rng, *BACKOFF)
@@ -149,6 +155,7 @@ class Reflector(Generic[T]):
         self._mute_watches = 0
         self._listed = False
         self._newest_only = True
+        self._lost = False
         self._slices = slices or TimeSlices(clock.monotonic)
         self._interruption: asyncio.Timeout | None = None
         self._outdated = False
@@ -213,8 +220,9 @@ class Reflector(Generic[T]):
             self._outdated, self._refreshing = False, True
             self._listed, self._newest_only = False, True
         try:
-            if self._before_relist is not None and self._applier.version and not (self._listed or self._refreshing):
-                await self._before_relist()
+            if self._applier.version and not self._refreshing and (self._lost or not self._listed):
+                await self._before_resuming()
+            self._lost = False
             if not self._listed and not self._stream_lists:
                 await self._list()
                 return 0.0
@@ -279,6 +287,7 @@ class Reflector(Generic[T]):
     def _failed(self, error: ClientError) -> float:
         """Reports an error that may pass by itself and returns how long to wait, in seconds."""
         self.failures += 1
+        self._lost = not isinstance(error, ApiError) or error.status >= 500
         delay = self._backoff.next()
         if isinstance(error, ApiError):
             delay = max(delay, min(error.retry_after or 0.0, BACKOFF[1]))
@@ -359,7 +368,7 @@ class Reflector(Generic[T]):
             aclosing(stream.chunks()) as chunks,
         ):
             if stream.status >= 300:
-                body = b"".join([chunk async for chunk in chunks])
+                body = await whole(chunks, limits.LONGEST_ANSWER, f"GET {self.path}")
                 raise error_from_status(body, stream.status, stream.headers)
             # Not as soon as a list came: where only watching is refused, lists would follow one another.
             self._unavailable_backoff.reset()
@@ -382,6 +391,7 @@ class Reflector(Generic[T]):
                 raise _Relist(f"an unreadable event: {error}") from error
             except ConnectionFailure as error:
                 log.debug("%s: the watch was cut: %s", self.path, error)
+                self._lost = True
         if not self._listed:
             self._streams_cut += 1
             self._stream_lists = self._streams_cut < STREAMED_LIST_ATTEMPTS

@@ -21,6 +21,12 @@ STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 DEFAULT_TIMEOUT = 30.0
 """Seconds until a request without a time-out of its own is given up; API servers themselves stop at 60."""
 
+LONGEST_ANSWER = 32 << 20
+"""Bytes of an answer about one object, and of every refusal (etcd holds objects of up to 1.5 MB)."""
+
+LONGEST_LIST = 1 << 30
+"""Bytes of a page of a list: a server may ignore its `limit`, and 200,000 pods of 5 KB are that much."""
+
 
 class Response(NamedTuple):
     """A complete answer; header names are lower-case."""
@@ -36,7 +42,7 @@ class Request:
 
     `target` is the path with its query, already encoded. `timeout` is in seconds and covers the whole exchange.
     `fence` is asked at the last moment before the bytes are handed to a socket; when it says no, nothing is sent and
-    the outcome is `Fenced`.
+    the outcome is `Fenced`. `is_list`: what comes is a page of a list, not one object.
     """
 
     method: str
@@ -46,6 +52,11 @@ class Request:
     timeout: float = DEFAULT_TIMEOUT
     headers: Mapping[str, str] | None = None
     fence: Callable[[], bool] | None = None
+    is_list: bool = False
+
+    def longest(self, status: int) -> int:
+        """The bytes that an answer of this status may have; one that goes on is given up."""
+        return LONGEST_LIST if self.is_list and status < 300 else LONGEST_ANSWER
 
 
 Done = Callable[["Response | ClientError"], None]
@@ -80,8 +91,12 @@ class Transport(ABC):
         timeout: float = DEFAULT_TIMEOUT,
         headers: Mapping[str, str] | None = None,
     ) -> Coroutine[Any, Any, Response]:
-        """Sends and waits for the whole answer, of any status. Raises NotSent or Ambiguous when there is none."""
-        return self._request(Request(method, target_of(path, query), body or b"", content_type, timeout, headers))
+        """Sends and waits for the whole answer, of any status. Raises NotSent or Ambiguous when there is none.
+
+        A query with a `limit` is that of a list.
+        """
+        target, is_list = target_of(path, query), query is not None and "limit" in query
+        return self._request(Request(method, target, body or b"", content_type, timeout, headers, is_list=is_list))
 
     @abstractmethod
     def _request(self, request: Request) -> Coroutine[Any, Any, Response]: ...

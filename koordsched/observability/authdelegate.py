@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 import orjson
 
+from koordsched.api.decoding import DecodeError, Decoder
 from koordsched.client.transport import Transport
 from koordsched.observability.access import LookupFailed, User
 
@@ -149,6 +150,6 @@ class DelegatedAuth:
         if not 200 <= answer.status < 300:
             raise LookupFailed(f"{method} {path}: the API server answered {answer.status}")
         try:
-            return msgspec.json.decode(answer.body, type=kind)
-        except msgspec.MsgspecError as error:
+            return Decoder(kind)(answer.body)
+        except DecodeError as error:
             raise LookupFailed(f"{method} {path}: {error}") from error

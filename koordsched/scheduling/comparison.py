@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from koordsched.api.decoding import Decoder
 from koordsched.client.errors import raise_for_status
 from koordsched.client.paging import Progress
 from koordsched.client.transport import Transport
@@ -48,7 +49,7 @@ class _Page(msgspec.Struct):
     metadata: _ListMeta = msgspec.field(default_factory=_ListMeta)
 
 
-_decode = msgspec.json.Decoder(_Page).decode
+_decode = Decoder(_Page)
 
 
 @dataclass
@@ -80,7 +81,7 @@ def _some(names: list[str]) -> str:
 
 
 async def compare(cluster: ClusterState, transport: Transport) -> Differences:
-    """Lists nodes and pods with the API server and compares. Raises ClientError, or MsgspecError for an odd answer.
+    """Lists nodes and pods with the API server and compares. Raises ClientError, or DecodeError for an odd answer.
 
     Assumed pods count as where they are believed to be: the server may know of them or not.
     """

@@ -20,7 +20,7 @@ from koordsched.api.meta import HasMetadata, ObjectMeta
 from koordsched.api.versions import is_older
 from koordsched.client.clock import Clock
 from koordsched.client.encodings import protobuf_format
-from koordsched.client.errors import ClientError, ConnectionFailure
+from koordsched.client.errors import ClientError, ConnectionFailure, TooLong
 from koordsched.client.identity import server_uid
 from koordsched.client.reflector import Reflector, State
 from koordsched.client.sink import ObjectKey, Sink
@@ -48,6 +48,11 @@ T = TypeVar("T", bound=HasMetadata)
 
 UNFINISHED = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
 """Finished pods hold nothing; with this selector finishing looks like deletion."""
+
+
+ONE_CHECK = 1.0
+"""Seconds for which the server counts as the one that it was: connections that were lost together come back together.
+"""
 
 
 class ObjectSink(Generic[T]):
@@ -147,6 +152,9 @@ class Watches:
         """The same, through the journal."""
         self._server = ""
         """The uid of the server, if it is known."""
+        self._checked_at = float("-inf")
+        """When the server was last asked for it and answered (monotonic seconds)."""
+        self._checking: asyncio.Task[None] | None = None
         self.reading_anew: set[str] = set()
         """Paths that are being listed again because the server went back in time."""
         self._relists: set[asyncio.Task[None]] = set()
@@ -215,14 +223,25 @@ class Watches:
             protobuf=protobuf_format(path, kind, self._accept) if raw_objects is None else None,
             watch_list=self._watch_list,
             slices=self._slices,
-            before_relist=self._check_server,
+            before_resuming=self._check_server,
             on_older=lambda: self._read_anew("its newest state is older than what it has shown before"),
         )
 
     async def _check_server(self) -> None:
+        """Finds out whether the server is the same as before; once for all reflectors that come back together."""
+        if self._clock.monotonic() - self._checked_at < ONE_CHECK:
+            return
+        if self._checking is None or self._checking.done():
+            self._checking = asyncio.get_running_loop().create_task(self._ask_server(), name="identity of the server")
+        # A reflector that is interrupted must not end it for the others.
+        await asyncio.shield(self._checking)
+
+    async def _ask_server(self) -> None:
+        asked_at = self._clock.monotonic()
         uid = await server_uid(self._transport)
         if not uid:
             return
+        self._checked_at = asked_at
         known, self._server = self._server, uid
         if known and known != uid:
             self._read_anew("it is another one than before, or has lost what it had")
@@ -261,7 +280,7 @@ class Watches:
         self._on_progress()
 
     def _complain(self, path: str, state: State, error: ClientError) -> None:
-        if not isinstance(error, ConnectionFailure):
+        if not isinstance(error, ConnectionFailure) or isinstance(error, TooLong):
             _log.warning("%s cannot be watched (%s): %s", path, state.value, error)
         elif self.problems:
             # One line says that the server is unreachable; one for every resource is not needed.
@@ -275,7 +294,7 @@ class Watches:
         self._tasks = [
             loop.create_task(reflector.run(), name=f"reflector {path}") for path, reflector in self.reflectors.items()
         ]
-        self._relists.add(loop.create_task(self._check_server(), name="identity of the server"))
+        self._checking = loop.create_task(self._ask_server(), name="identity of the server")
 
     async def hold(self) -> None:
         """Raises what ended a watch, if one ends by itself: decisions would depend on its last state."""
@@ -313,7 +332,7 @@ class Watches:
 
     async def stop(self) -> None:
         """Ends all watches."""
-        tasks = [*self._tasks, *self._relists]
+        tasks = [*self._tasks, *self._relists, *([self._checking] if self._checking else [])]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

@@ -3,16 +3,23 @@
 import asyncio
 import itertools
 import json
+from contextlib import suppress
 
 import pytest
 
 from koordsched.api.versions import is_older
-from koordsched.client import jsonformat
-from koordsched.client.errors import ApiError
+from koordsched.client import jsonformat, transport
+from koordsched.client.clock import SystemClock
+from koordsched.client.discovery import listable
+from koordsched.client.errors import Ambiguous, ApiError, TooLong
+from koordsched.client.identity import server_uid
+from koordsched.client.inmemory import InMemoryTransport
 from koordsched.client.lanes import Lane
 from koordsched.client.lease import LeaseLock
+from koordsched.client.network import NetworkTransport
 from koordsched.client.reflector import State
-from koordsched.observability.access import AccessControl
+from koordsched.observability.access import AccessControl, LookupFailed
+from koordsched.observability.authdelegate import DelegatedAuth
 from tests.client.test_lanes import OK, Server, make, outcome, write
 from tests.client.test_leaderelection import KEY, LEASES, World
 from tests.client.widgets import WIDGETS, Setup, server_state, widget
@@ -244,3 +251,89 @@ async def test_a_watch_that_died_is_named_where_the_scheduler_only_stands_by():
         assert (status, "[-]watch-nodes failed" in text) == (500, True)
         with pytest.raises(ExceptionGroup):
             await running.scheduler.catch_up()
+
+
+DEEP = b'{"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+NOT_UTF_8 = (
+    b'{"items":[{"metadata":{"uid":"\xff"}}],"resources":[{"name":"\xff","kind":""}],'
+    b'"status":{"user":{"username":"\xff"}}}'
+)
+
+
+@pytest.mark.parametrize("body", [DEEP, NOT_UTF_8], ids=["deep", "not UTF-8"])
+def test_an_answer_that_cannot_be_decoded_fails_its_request_alone(body):
+    async def handler(method, path, query, headers, sent):
+        return 200, {}, body
+
+    async def main():
+        memory = InMemoryTransport(handler)
+        assert await server_uid(memory) == ""
+        with pytest.raises(Ambiguous):
+            await listable(memory)
+        with pytest.raises(LookupFailed):
+            await DelegatedAuth(memory, lambda: 0.0).authenticate("token")
+
+    run(main())
+
+
+async def without_end():
+    while True:
+        yield b" " * (64 << 10)
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("what", ["list", "refusal of a list", "refusal of a watch"])
+def test_an_answer_without_end_is_given_up_and_named(what, monkeypatch, caplog):
+    monkeypatch.setattr(transport, "LONGEST_LIST", 4 << 20)
+    monkeypatch.setattr(transport, "LONGEST_ANSWER", 1 << 20)
+    longest = "4,194,304" if what == "list" else "1,048,576"
+    odd = asyncio.Event()
+
+    async def fault(call, proceed):
+        if odd.is_set() and call.path == "/api/v1/nodes" and ("watch" in call.query) is (what == "refusal of a watch"):
+            return 200 if what == "list" else 500, {}, without_end()
+        return await proceed()
+
+    async def main():
+        embedded = Embedded()
+        embedded.insert(node("alder", cpu="4"))
+        async with scheduler_on(embedded, fault=fault) as running:
+            await asyncio.sleep(5)
+            odd.set()
+            embedded.registry.store.begin_anew()
+            await asyncio.sleep(60)
+            problem = f"the answer is longer than {longest} bytes"
+            assert problem in running.scheduler.watches.problems["/api/v1/nodes"]
+            assert problem in caplog.text
+            odd.clear()
+            embedded.insert(pod("p", container(cpu="1")))
+            await asyncio.sleep(60)
+            assert embedded.get("Pod", "p")["spec"].get("nodeName") == "alder"
+            assert running.scheduler.watches.problems == {}
+
+    run(main())
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_an_answer_without_end_is_not_kept(method, monkeypatch):
+    monkeypatch.setattr(transport, "LONGEST_ANSWER", 1 << 20)
+    sent = 0
+
+    async def answer(reader, writer):
+        nonlocal sent
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        with suppress(ConnectionError):
+            while sent < 64 << 20:
+                writer.write(bytes(64 << 10))
+                await writer.drain()
+                sent += 64 << 10
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        address = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        network = await NetworkTransport.open(SystemClock(), master=address, environ={})
+        with pytest.raises(TooLong, match="1,048,576"):
+            await network.request(method, "/x", timeout=20)
+        await network.close()
+    assert sent < 32 << 20

@@ -5,6 +5,7 @@ from random import Random
 
 import pytest
 
+from koordsched.client.errors import NotSent
 from koordsched.fakecluster.cluster import new_cluster
 from koordsched.fakecluster.server import ApiServer
 from koordsched.fakecluster.store import Store
@@ -27,11 +28,20 @@ def lose(embedded, first_rv):
     old.hub.close_all()
 
 
-@pytest.mark.parametrize("ahead", [True, False], ids=["versions go on", "versions go back"])
-def test_no_pod_is_placed_by_what_was_before(ahead):
-    lost = asyncio.Event()
+@pytest.mark.parametrize(
+    ("first_rv", "uid", "writes"),
+    [(1_000_000, "after", 0), (1, "before", 0), (1, "after", 500)],
+    ids=["versions go on", "versions go back", "versions have passed"],
+)
+def test_no_pod_is_placed_by_what_was_before(first_rv, uid, writes):
+    lost, back = asyncio.Event(), asyncio.Event()
+    asked = []
 
     async def fault(call, proceed):
+        if lost.is_set() and not back.is_set():
+            raise NotSent("connection refused")
+        if call.path == "/api/v1/namespaces":
+            asked.append(call)
         if lost.is_set() and call.path == "/api/v1/nodes" and "watch" not in call.query:
             await asyncio.sleep(SLOW)
         return await proceed()
@@ -45,10 +55,16 @@ def test_no_pod_is_placed_by_what_was_before(ahead):
         async with scheduler_on(embedded, fault=fault) as running:
             await asyncio.sleep(5)
             lost.set()
-            lose(embedded, 1_000_000 if ahead else 1)
+            asked.clear()
+            lose(embedded, first_rv)
             embedded.rng = Random(2)
-            embedded.insert({**SYSTEM, "metadata": {"name": "kube-system", "uid": "after" if ahead else "before"}})
+            embedded.insert({**SYSTEM, "metadata": {"name": "kube-system", "uid": uid}})
             embedded.insert(node("birch", cpu="4"))
+            for i in range(writes):
+                embedded.insert({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"map-{i}"}})
+            await asyncio.sleep(1)
+            back.set()
+            await asyncio.sleep(5)
             bound = []
 
             def changed(kind, old, new):
@@ -58,7 +74,7 @@ def test_no_pod_is_placed_by_what_was_before(ahead):
             embedded.registry.subscribe(embedded.resource("Pod"), changed, replay=False)
             for i in range(3):
                 embedded.insert(pod(f"new-{i}", container(cpu="1")))
-            await asyncio.sleep(SLOW - 5)
+            await asyncio.sleep(SLOW - 10)
             assert bound == []
             assert running.scheduler.watches.missing()
             await asyncio.sleep(120)
@@ -66,6 +82,7 @@ def test_no_pod_is_placed_by_what_was_before(ahead):
             assert all(running.attempts[f"default/new-{i}"] == 1 for i in range(3)), "none was tried in vain"
             assert running.scheduler.watches.missing() == []
             assert running.scheduler.cluster.table.row_of.keys() == {"birch"}
+            assert len(asked) < len(running.scheduler.watches.reflectors), "once for those that come back together"
 
     run(main())
 
