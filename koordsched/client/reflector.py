@@ -49,6 +49,9 @@ LONGEST_PAGE = 2_000
 LIST_TIMEOUT = 60.0
 """Seconds for one page."""
 
+EARLY = 1.0
+"""Seconds before its time at which the end of a watch is not the one that was asked for."""
+
 WATCH_SECONDS = (300, 600)
 """Range from which the life of each watch is drawn, so that watches do not all end at once (client-go reflector.go)."""
 
@@ -104,7 +107,7 @@ class Reflector(Generic[T]):
     `path` is the collection's, such as /api/v1/pods; `selectors` its fieldSelector and labelSelector. `decode` makes an
     object of its JSON; whatever it raises counts as a malformed object, which is reported and skipped. With `protobuf`
     that is asked for, and what comes decides. `before_resuming` is awaited before lists other than the first and those
-    of `relist`, and before a watch whose connection was lost or refused is opened again; `on_older` hears that the
+    of `relist`, and before a watch that was lost, refused, or ended early is opened again; `on_older` hears that the
     newest state of the server is older than what it has shown. `on_state` hears of every change of `state`, with the
     error behind it if there is one. With `watch_list` the initial state is streamed where the server can do that.
 
@@ -361,6 +364,7 @@ class Reflector(Generic[T]):
         if self._applier.version and not self._newest_only:
             query["resourceVersion"] = self._applier.version
         self.watches += 1
+        due = self._clock.monotonic() + seconds
         async with (
             self._transport.stream(
                 self.path, query=query, timeout=seconds + WATCH_GRACE, headers=self._encodings.headers
@@ -392,6 +396,8 @@ class Reflector(Generic[T]):
             except ConnectionFailure as error:
                 log.debug("%s: the watch was cut: %s", self.path, error)
                 self._lost = True
+            # A server that ends a watch before its time may be on its way out, and another one come for it.
+            self._lost = self._lost or self._clock.monotonic() < due - EARLY
         if not self._listed:
             self._streams_cut += 1
             self._stream_lists = self._streams_cut < STREAMED_LIST_ATTEMPTS
