@@ -418,8 +418,8 @@ class PodFacts:
         return found
 
     def shared(self, facts: tuple[object, ...]) -> tuple[object, ...]:
-        """The one tuple of these facts."""
-        found = self._tuples.get(facts)
+        """The one tuple of these facts, which may be empty."""
+        found = self._tuples.get(facts) if facts else facts
         if found is not None:
             return found
         # Values are not measured again: a tuple is kept only as long as all of its values are.

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from koordsched.api.meta import OwnerReference
+from koordsched.cluster.facts import PodFacts
 from koordsched.cluster.kept import Kept, size_of
 from koordsched.cluster.pod import References
 
@@ -66,3 +67,11 @@ def test_a_large_value_is_not_kept_and_makes_no_other_forgotten(key, value):
     assert kept.put(key, value) is value
     assert kept.get(key) is None
     assert kept.get("other") == "value"
+
+
+def test_the_last_fact_of_a_pod_may_go():
+    facts = PodFacts(set())
+    fact = facts.declare("example.com/number", int, str)
+    held = facts.shared(fact.put((), 7, len(facts)))
+    assert held == (7,)
+    assert facts.shared(fact.put(held, None, len(facts))) == ()
