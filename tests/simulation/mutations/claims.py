@@ -176,8 +176,8 @@ def reservations_of_a_gang_not_taken_back(original):
 
 @mutation(LeftClaims, "look", world="gangs+claims")
 def claims_left_with_pods_that_wait(original):
-    async def look(self):
-        return
+    async def look(self, before):
+        return before
 
     return look
 

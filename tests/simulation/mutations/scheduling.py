@@ -88,7 +88,7 @@ def resize_that_the_status_shows_not_counted(original):
     return resized
 
 
-@mutation(state, "_counts_the_same")
+@mutation(state, "counts_the_same")
 def resize_of_a_known_pod_not_counted_anew(original):
     return lambda a, b: a.shape is b.shape and a.labels is b.labels and a.deleting == b.deleting
 
