@@ -202,8 +202,7 @@ class Simulation:
                 self.quotas.grow()
                 await asyncio.sleep(SETTLED)
             await self._until_no_reservation_ends()
-            if self.faults is None:  # else breakers change in the meantime
-                await self._come_to_rest([leader for leader in [self.leader()] if leader is not None])
+            await self._come_to_rest([leader for leader in [self.leader()] if leader is not None])
             for task in lasting:
                 if task.done():
                     task.result()  # none of them ends by itself
