@@ -211,6 +211,20 @@ def with_owners(i):
     return {"ownerReferences": [{**owner, "name": f"{i}-{k}"} for k in range(500)]}
 
 
+def left_by(pass_by, number):
+    """Bytes that stay of so many pods, but for the first, once they are gone."""
+    pass_by(0)
+    gc.collect()
+    tracemalloc.start()
+    try:
+        for i in range(1, number):
+            pass_by(i)
+        gc.collect()
+        return tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+
+
 @pytest.mark.parametrize("metadata", [with_functions, with_devices, with_numa_nodes, with_owners])
 def test_what_large_annotations_say_goes_with_their_pods(metadata, monkeypatch):
     budget = 1 << 18
@@ -226,16 +240,7 @@ def test_what_large_annotations_say_goes_with_their_pods(metadata, monkeypatch):
         assert bench.cluster.assigned[thing["metadata"]["uid"]].facts
         bench.cluster.remove_pod(thing["metadata"]["uid"])
 
-    pass_by(0)
-    gc.collect()
-    tracemalloc.start()
-    try:
-        for i in range(1, 12):
-            pass_by(i)
-        gc.collect()
-        assert tracemalloc.get_traced_memory()[0] < budget
-    finally:
-        tracemalloc.stop()
+    assert left_by(pass_by, 12) < budget
     assert plugins
 
 
@@ -252,13 +257,4 @@ def test_what_large_statuses_say_does_not_stay_with_their_shape():
         assert there.requests.get(0) == 300 * (i + 2)
         return there
 
-    pass_by(0)
-    gc.collect()
-    tracemalloc.start()
-    try:
-        for i in range(1, 30):
-            pass_by(i)
-        gc.collect()
-        assert tracemalloc.get_traced_memory()[0] < 1 << 17
-    finally:
-        tracemalloc.stop()
+    assert left_by(pass_by, 30) < 1 << 17
