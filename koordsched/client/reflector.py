@@ -23,6 +23,7 @@ from koordsched.client.errors import (
     Forbidden,
     Gone,
     NotFound,
+    TooLong,
     error_from_status,
     raise_for_status,
     whole,
@@ -41,7 +42,9 @@ log = logging.getLogger(__name__)
 T = TypeVar("T", bound=HasMetadata)
 
 PAGE_SIZE = 500
-"""Objects per list request (client-go tools/pager uses the same); doubled when paging was too slow for compaction."""
+"""Objects per list request (client-go tools/pager uses the same); doubled when paging was too slow for compaction, and
+halved when a page was longer than may be read (`transport`).
+"""
 
 LONGEST_PAGE = 2_000
 """To which it may grow: a page is split into its objects in one piece, which takes about 10 µs for a pod of 5 KB."""
@@ -327,6 +330,9 @@ class Reflector(Generic[T]):
                 # Compacted while we were paging: fewer, larger pages make it in time.
                 if "continue" in query:
                     self._page_size = max(self._page_size, min(self._page_size * 2, LONGEST_PAGE))
+                raise
+            except TooLong:
+                self._page_size = max(self._page_size // 2, 1)
                 raise
             except Unreadable as error:
                 raise ApiError(response.status, message=f"the answer is not a list: {error}") from error

@@ -25,7 +25,10 @@ class PodObserver(Protocol):
         """The newest version of a pod, on first sight or after a change; `assigned`: it has a node, if only assumed."""
 
     def pod_assigned(self, pod: Pod, assigned: bool) -> None:
-        """We placed the pod, or took that back; `pod` may be an older version than the one seen last."""
+        """We placed the pod, or took that back; `pod` may be an older version than the one seen last.
+
+        Placed again when its node comes back.
+        """
 
     def pod_gone(self, uid: str) -> None:
         """The pod is gone or finished. Pods never seen may be named."""

@@ -186,7 +186,10 @@ class ClusterState(Announcements):
         row = self.table.add(node)
         for pod in self.orphans.pop(name, {}).values():
             self._place(pod, row)
-            self._observers.seen(pod, True)
+            if pod.uid in self.assumed:
+                self._observers.placed(pod, True)  # the pod may have changed since: a newer version has been seen
+            else:
+                self._observers.seen(pod, True)
         return ActionType.ADD, True
 
     def remove_node(self, name: str) -> bool:

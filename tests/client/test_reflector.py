@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from koordsched.client.errors import Ambiguous, NotSent
+from koordsched.client.errors import Ambiguous, NotSent, TooLong
 from koordsched.client.reflector import State
 from tests.client.apifake import FakeApi, reply, status_body
 from tests.client.widgets import WIDGETS, Setup, server_state, widget
@@ -167,6 +167,29 @@ def test_paging_that_is_overtaken_by_compaction_starts_over_with_larger_pages():
         async with setup:
             await setup.reflector.synced.wait()
             assert [q["limit"] for q in setup.lists()] == ["2", "2", "4", "4"]
+            assert setup.sink.state() == server_state(setup.api)
+
+    run(main())
+
+
+def test_pages_that_are_longer_than_may_be_read_are_asked_for_with_fewer_objects():
+    async def main():
+        setup = Setup(page_size=7)
+        for i in range(5):
+            setup.api.put(WIDGETS, widget(f"w{i}"))
+        original, limits = setup.api.handler, []
+
+        async def long(method, path, query, headers, body):
+            if "watch" not in query:
+                limits.append(query["limit"])
+            if int(query.get("limit", 0)) > 1:
+                raise TooLong(f"{method} {path}", 1)
+            return await original(method, path, query, headers, body)
+
+        setup.reflector._transport._handler = long
+        async with setup:
+            await setup.reflector.synced.wait()
+            assert limits == ["7", "3", *5 * ["1"]]
             assert setup.sink.state() == server_state(setup.api)
 
     run(main())

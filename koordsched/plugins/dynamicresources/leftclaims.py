@@ -41,7 +41,9 @@ class LeftClaims:
         self._binding = plugin.binding
         self._profiles = handle.profiles
         self._waiting: dict[str, Pod] = {}
-        """By uid, our pods that may have claims and have no node, not even one that they are being bound to."""
+        """By uid, our pods that may have claims and are not bound, in their newest version."""
+        self._placed: set[str] = set()
+        """Those of them that are being bound."""
         handle.cluster.add_observer(self)
 
     async def run(self) -> None:
@@ -55,7 +57,7 @@ class LeftClaims:
         """Frees what the last look found, too. Returns what this one finds."""
         found: Found = set()
         for number, uid in enumerate(list(self._waiting), start=1):
-            if (pod := self._waiting.get(uid)) is not None:
+            if (pod := self._waiting.get(uid)) is not None and uid not in self._placed:
                 left = [claim for claim in self._claims_of(pod) if self._is_left(claim, pod)]
                 found.update((uid, claim.metadata.uid) for claim in left)
                 if due := [claim for claim in left if (uid, claim.metadata.uid) in before]:
@@ -85,10 +87,11 @@ class LeftClaims:
 
     def pod_seen(self, pod: Pod, assigned: bool) -> None:
         """See PodObserver."""
-        if not assigned and pod.shape.scheduler_name in self._profiles and self._may_claim(pod):
+        if not pod.node and pod.shape.scheduler_name in self._profiles and self._may_claim(pod):
             self._waiting[pod.uid] = pod
+            self.pod_assigned(pod, assigned)
         else:
-            self._waiting.pop(pod.uid, None)
+            self.pod_gone(pod.uid)
 
     def _may_claim(self, pod: Pod) -> bool:
         served = self._books.served
@@ -96,8 +99,12 @@ class LeftClaims:
 
     def pod_assigned(self, pod: Pod, assigned: bool) -> None:
         """See PodObserver."""
-        self.pod_seen(pod, assigned)
+        if assigned and pod.uid in self._waiting:
+            self._placed.add(pod.uid)
+        else:
+            self._placed.discard(pod.uid)
 
     def pod_gone(self, uid: str) -> None:
         """See PodObserver."""
         self._waiting.pop(uid, None)
+        self._placed.discard(uid)

@@ -59,6 +59,11 @@ _NATIVE = {"cpu", "memory", "ephemeral-storage"}
 RESERVATION_CHANGED = ClusterEvent(EventResource("Reservation"), ActionType.UPDATE)
 """Owners may use a Reservation that they could not use before: `new` is its `ReservationInfo`."""
 
+RESERVATION_LEFT = ClusterEvent(EventResource("Reservation"), ActionType.DELETE)
+"""No owner may use a Reservation any more, or its policy is another one: one that does not go with it may get its node.
+`old` is its `ReservationInfo`.
+"""
+
 
 class ReservationCache:
     """A `Sharing`: a reserve pod counts what its owners leave.
@@ -467,6 +472,8 @@ class ReservationCache:
             del self._places[info.uid]
         else:
             self._places[info.uid] = place
+        if before is not None and (place is None or place[1] != before[1]):
+            self._cluster.announce(RESERVATION_LEFT, info, None)
 
 
 def _identified(reservation: Reservation | None) -> Reservation | None:

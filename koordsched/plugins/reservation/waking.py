@@ -8,7 +8,7 @@ from typing import Any
 from koordsched.cluster.events import ASSIGNED_POD, NODE, POD, ActionType, ClusterEvent
 from koordsched.cluster.nodetable import NodeTable
 from koordsched.cluster.pod import Pod
-from koordsched.plugins.reservation.cache import RESERVATION_CHANGED, ReservationCache
+from koordsched.plugins.reservation.cache import RESERVATION_CHANGED, RESERVATION_LEFT, ReservationCache
 from koordsched.plugins.reservation.info import ReservationInfo
 from koordsched.plugins.reservation.matching import Matching
 from koordsched.plugins.reservation.operating import is_operating
@@ -34,8 +34,8 @@ class Waking:
         self._may_take = may_take
 
     def events(self) -> Sequence[HintRegistration[Pod]]:
-        """Reservations that owners may use from now on, owners that go, pods that may be taken over from now on, nodes
-        whose labels select, pods that change.
+        """Reservations that owners may use from now on or no more, owners that go, pods that may be taken over from now
+        on, nodes whose labels select, pods that change.
         """
         scope = GroupBy(self._identity)
         left = ClusterEvent(ASSIGNED_POD, ActionType.DELETE)
@@ -44,6 +44,7 @@ class Waking:
         own = ClusterEvent(POD, ActionType.UPDATE)
         return [
             HintRegistration(self._plugin, RESERVATION_CHANGED, self._after_reservation_changed, scope),
+            HintRegistration(self._plugin, RESERVATION_LEFT, self._after_reservation_left, scope, index=_VirtualPods()),
             HintRegistration(self._plugin, left, self._after_pod_left, scope),
             HintRegistration(self._plugin, came, self._after_pod_came, scope, index=_VirtualPods()),
             HintRegistration(self._plugin, labelled, self._after_node_labelled, scope),
@@ -52,6 +53,12 @@ class Waking:
 
     def _after_reservation_changed(self, pod: Pod, old: None, new: ReservationInfo) -> QueueingHint:
         return QueueingHint.QUEUE if self._may_use(pod, new) else QueueingHint.SKIP
+
+    def _after_reservation_left(self, pod: Pod, old: ReservationInfo, new: None) -> QueueingHint:
+        """It keeps none of the other kind from its node any more."""
+        info = self._cache.get(pod.uid) if pod.virtual else None
+        found = info is not None and (not old.matchable or old.bound_policy == info.bound_policy)
+        return QueueingHint.QUEUE if found else QueueingHint.SKIP
 
     def _after_pod_left(self, pod: Pod, old: Pod, new: Any) -> QueueingHint:
         """There is more room, or another policy is possible, on the row of `old`; what a pod that acts as a Reservation

@@ -76,6 +76,8 @@ class Quarantines:
         """By namespace, the annotations about quarantines that it bears."""
         self._cool_downs: dict[Workload, Timer] = {}
         self._placements = Placements(args.window.seconds, handle.clock, handle.timers)
+        self._placed: set[str] = set()
+        """The uids of pods that are assumed, and counted."""
         self._was = table.column(np.int8, fill=_UNSEEN)
         self._boots: dict[int, str] = {}
         """By row, of nodes that say it."""
@@ -99,6 +101,8 @@ class Quarantines:
 
     def pod_seen(self, pod: Pod, assigned: bool) -> None:
         """See PodObserver. Pods are watched apart from nodes: one may be seen when the fall of its node was judged."""
+        if pod.node:
+            self._placed.discard(pod.uid)
         fallen = self._fallen.get(pod.node) if self._fallen and assigned else None
         if fallen is None:
             return
@@ -111,14 +115,17 @@ class Quarantines:
 
     def pod_assigned(self, pod: Pod, assigned: bool) -> None:
         """See PodObserver. Only what we place counts, and not what is taken back, nor pods away in a transaction."""
-        is_assumed = self.cluster.is_assumed(pod.uid)
-        if assigned and is_assumed:
-            self._placements.add(workload_of(pod))
-        elif not assigned and (is_assumed or not pod.node):
+        if assigned:
+            if pod.uid not in self._placed and self.cluster.is_assumed(pod.uid):
+                self._placed.add(pod.uid)
+                self._placements.add(workload_of(pod))
+        elif pod.uid in self._placed:
+            self._placed.remove(pod.uid)
             self._placements.take_back(workload_of(pod))
 
     def pod_gone(self, uid: str) -> None:
         """See PodObserver."""
+        self._placed.discard(uid)
 
     def _node_changed(self, row: int, node: Node) -> None:
         down, boot = not is_up(node), boot_of(node)

@@ -1,10 +1,16 @@
 """Claims that an earlier binding has left with a pod that waits are freed, and only those."""
 
 import asyncio
+from types import SimpleNamespace
 
 import pytest
 
+from koordsched.api import core
+from koordsched.api.decoding import convert
+from koordsched.api.resource import ResourceClaim
+from koordsched.cluster.state import ClusterState
 from koordsched.plugins import CONTROLLERS
+from koordsched.plugins.dynamicresources.leftclaims import LeftClaims
 from tests.plugins.dynamicresources.deviceworld import (
     N1,
     allocated,
@@ -21,6 +27,7 @@ from tests.plugins.objects import container
 
 GOING = {"deletionTimestamp": "2030-01-01T00:00:00Z", "finalizers": ["resource.kubernetes.io/delete-protection"]}
 BINDING = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "p"}, "target": {"name": "n1"}}
+PROFILE = "default-scheduler"
 LARGE = [container(cpu="1000")]
 """Of a pod that fits on no node, but whose claim does not keep it from any."""
 
@@ -144,6 +151,35 @@ def test_a_pod_that_is_being_bound_keeps_it():
 
     # Nothing is written about it meanwhile, so no watch says where it is to go.
     playing(steps, {**claiming("p", "c"), "status": {"nominatedNodeName": "n1"}}, fault=slow)
+
+
+def test_the_newest_version_of_a_pod_counts_when_its_binding_has_failed():
+    """An older one was placed. Of a claim of a template, the pod's status has the name."""
+    cluster, taken = ClusterState(), []
+    cluster.upsert_node(convert(N1, core.Node))
+    claims = {name: convert(claim(name, status=allocated("d0", users=["p"])), ResourceClaim) for name in ("c1", "c2")}
+    books = SimpleNamespace(
+        served=None,
+        claims=SimpleNamespace(get=lambda namespace, name: claims.get(name)),
+        special_claims=SimpleNamespace(of=lambda pod: None),
+    )
+    binding = SimpleNamespace(take_back=lambda pod, due: taken.extend(each.metadata.name for each in due))
+    plugin, handle = SimpleNamespace(books=books, binding=binding), SimpleNamespace(cluster=cluster, profiles={PROFILE})
+    left = LeftClaims(plugin, None, handle)
+
+    def version(name):
+        statuses = [{"name": "e0", "resourceClaimName": name}]
+        wire = {**claiming("p", ("e0", None), schedulerName=PROFILE), "status": {"resourceClaimStatuses": statuses}}
+        return cluster.pods.build(convert(wire, core.Pod))
+
+    placed = version("c1")
+    cluster.pod_seen(placed)
+    cluster.assume(placed, 0)
+    cluster.pod_seen(version("c2"))
+    assert asyncio.run(left.look(set())) == set()
+    cluster.forget(placed)
+    asyncio.run(left.look(asyncio.run(left.look(set()))))
+    assert taken == ["c2"]
 
 
 def test_claims_of_a_pod_that_is_gone_are_left_to_their_controller():

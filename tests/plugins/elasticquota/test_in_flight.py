@@ -83,6 +83,24 @@ def test_a_pod_that_goes_to_another_quota_in_flight_counts_there_at_once():
     run(main())
 
 
+def test_it_stays_in_that_quota_when_its_node_goes_and_comes_back():
+    async def main():
+        there = node("n", cpu=10)
+        async with in_flight(quota("a", ONE), quota("b", ONE)) as (embedded, cluster):
+            relabel(embedded, "Pod", "first", **{QUOTA: "b"})
+            await asyncio.sleep(1)
+            remove(embedded, there)
+            await asyncio.sleep(1)
+            embedded.insert(there)
+            await asyncio.sleep(1)
+            embedded.insert(pod("third", {"cpu": 1}, "b"))
+            embedded.insert(pod("second", {"cpu": 1}, "a"))
+            await asyncio.sleep(1)
+            assert placed(cluster) == {"first", "second"}
+
+    run(main())
+
+
 def test_the_tree_may_change_while_a_pod_is_in_flight():
     async def main():
         top, b = quota("top", ONE, is_parent="true"), quota("b", PLENTY, parent="top")

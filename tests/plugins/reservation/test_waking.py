@@ -115,6 +115,36 @@ def test_a_reservation_that_waits_is_tried_again_when_it_changes():
     run(main())
 
 
+def test_a_reservation_without_a_policy_comes_to_the_node_of_a_pod_that_has_its_only_owner():
+    """Pods that act as Reservations have a policy, and both kinds do not go together while owners may come."""
+
+    async def main():
+        cluster = ReservationCluster(nodes=())
+        cluster.node("n1", cpu="16")
+        cluster.pod("acts", "n1", {"cpu": "3"}, **acting(OWNERS))
+        ready(cluster, "acts")
+        async with scheduling(cluster):
+            cluster.reservation("r")
+            await cluster.until(lambda: cluster.condition("Scheduled") == ("False", "Unschedulable"))
+            cluster.pod("p", requests={"cpu": "2"}, labels=WEB)
+            await cluster.until(lambda: cluster.phase() == "Available", limit=20)
+
+    run(main())
+
+
+def test_a_reservation_comes_to_the_node_of_another_that_gives_up_its_policy():
+    async def main():
+        cluster = ReservationCluster()
+        async with scheduling(cluster):
+            cluster.available("other", allocatePolicy="Aligned", allocateOnce=False)
+            cluster.reservation("r")
+            await cluster.until(lambda: cluster.condition("Scheduled") == ("False", "Unschedulable"))
+            cluster.patch("Reservation", "other", {"spec": {"allocatePolicy": None}})
+            await cluster.until(lambda: cluster.phase() == "Available", limit=20)
+
+    run(main())
+
+
 @pytest.mark.parametrize("beside", ["pod", "reservation"])
 def test_room_beside_the_reservations_of_a_pod(beside):
     """The pod, larger than any, has to go to one of two and take more from the node, which the other leaves it."""

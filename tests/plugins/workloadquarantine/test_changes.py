@@ -96,6 +96,18 @@ def test_a_placement_that_is_taken_back_is_one_less():
     assert placements.of(OTHER) == 0
 
 
+def test_a_placement_counts_once_though_its_node_goes_and_comes_back():
+    machine = Machine()
+    machine.node("n0")
+    waiting = machine.built("p", owner="bomb")
+    machine.cluster.assume(waiting, 0)
+    machine.cluster.remove_node("n0")
+    machine.node("n0")
+    assert machine.quarantines._placements.of(BOMB) == 1
+    machine.cluster.forget(waiting)
+    assert machine.quarantines._placements.of(BOMB) == 0
+
+
 @pytest.mark.parametrize("after", [0, 1, 150], ids=["not begun", "begun", "turned"])
 def test_placements_go_on_as_they_were_recorded(after):
     machine = Machine()
