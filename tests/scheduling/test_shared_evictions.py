@@ -154,6 +154,23 @@ def test_who_counts_on_the_eviction_of_another_that_fails_tries_again():
     run(main())
 
 
+def test_a_more_important_one_that_counts_on_an_eviction_tries_again_after_the_pause_of_the_other():
+    """It is nominated to the node, so the other, whose eviction failed for the second time, does not try it again."""
+
+    async def main():
+        embedded = full_node(1)
+        evictions = SlowEvictions(refused={"v0": 2})
+        async with scheduler_on(embedded, fault=evictions):
+            embedded.insert(pod("p", container(cpu="1"), priority=100))
+            await asyncio.sleep(6)
+            assert evictions.asked["PATCH", "v0"] == 2
+            embedded.insert(pod("q", container(cpu="1"), priority=200))
+            await asyncio.sleep(60)
+            assert (on(embedded, "p"), on(embedded, "q")) == (None, "alder")
+
+    run(main())
+
+
 def test_the_room_of_less_important_pods_is_taken_at_once():
     async def main():
         embedded = full_node(1)
