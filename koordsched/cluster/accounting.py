@@ -69,7 +69,7 @@ def _concerns(concerns: Callable[[PodShape], bool], shape: PodShape) -> bool:
 class _Miscount(FailedCall):
     """What an accountant counts of a pod, and what it should: each a row and the pod, None if not at all.
 
-    `hypothetical`: it failed inside a what-if.
+    `hypothetical`: it failed inside a what-if. `left`: to be called when the pod is not counted any more.
     """
 
     accountant: PodAccountant
@@ -77,6 +77,7 @@ class _Miscount(FailedCall):
     counted: tuple[int, Pod] | None
     due: tuple[int, Pod] | None
     hypothetical: bool
+    left: Callable[[Pod], None]
 
     def __call__(self) -> None:
         if self.counted is not None:
@@ -84,6 +85,7 @@ class _Miscount(FailedCall):
             facets = self.accountant.pod_removed(row, pod)
             self.counted = None
             self.table.touch(row, facets)
+            self.left(pod)
         if self.due is not None:
             row, pod = self.due
             self.table.touch(row, self.accountant.pod_added(row, pod))
@@ -99,11 +101,15 @@ class _Miscount(FailedCall):
 
 
 class Accounts:
-    """Calls accountants; one that fails keeps neither the pod from its row nor others from counting it."""
+    """Calls accountants; one that fails keeps neither the pod from its row nor others from counting it.
 
-    def __init__(self, table: NodeTable, errors: ListenerErrors) -> None:
+    `left`: to be called with a pod that an accountant does not count any more, later than the others.
+    """
+
+    def __init__(self, table: NodeTable, errors: ListenerErrors, left: Callable[[Pod], None]) -> None:
         self._table = table
         self._errors = errors
+        self._left = left
 
     def count(self, accountant: PodAccountant, row: int, pod: Pod, sign: int) -> int:
         """Has an accountant count a pod (1), or not any more (-1); returns the facets of the row that may differ."""
@@ -128,7 +134,7 @@ class Accounts:
         """An accountant failed to do that; returns the facets of the row that may differ."""
         counted, due = (None, (row, pod)) if sign > 0 else ((row, copy(pod)), None)
         inside = bool(self._table.hypothetical)
-        call = _Miscount(accountant, pod.uid, pod.title, accountant, self._table, counted, due, inside)
+        call = _Miscount(accountant, pod.uid, pod.title, accountant, self._table, counted, due, inside, self._left)
         self._errors.failed(call, error)
         return accountant.facets
 

@@ -24,7 +24,7 @@ from koordsched.cluster.accounting import (
 from koordsched.cluster.announcements import Announcements
 from koordsched.cluster.changelog import Facet
 from koordsched.cluster.claimedresources import ClaimedResources, as_status, of_status, total_of
-from koordsched.cluster.events import ActionType
+from koordsched.cluster.events import ASSIGNED_POD_DELETE, ActionType
 from koordsched.cluster.facts import PodFact, PodFacts, ShapeFacts
 from koordsched.cluster.interning import LabelSets
 from koordsched.cluster.listeners import ListenerErrors
@@ -76,7 +76,9 @@ class ClusterState(Announcements):
         self._amendable: list[PodAccountant] = []
         """Those of them that may count by what `amend` changes."""
         self._readers: dict[PodFact[Any], list[PodAccountant]] = {}
-        self._accounts = Accounts(self.table, self.listener_errors)
+        self._accounts = Accounts(
+            self.table, self.listener_errors, lambda pod: self.announce(ASSIGNED_POD_DELETE, pod, None)
+        )
         self._sharing: Sharing | None = None
         self._observers = PodObservers(self.listener_errors)
         self._shared: dict[object, Any] = {}

@@ -2,6 +2,7 @@
 
 import pytest
 
+from koordsched.cluster.events import ASSIGNED_POD_DELETE
 from koordsched.cluster.resources import CPU, Requests
 from tests.plugins.harness import Bench
 from tests.plugins.objects import container, node, pod
@@ -83,6 +84,19 @@ def test_a_pod_that_could_not_be_removed_is_removed_before_it_is_added_elsewhere
     assert table.pods_count.data[:2].sum() == 1
     failing.recovers(cluster)
     assert failing.on == {(table.row_of["m"], "p", 1000): 1}
+
+
+def test_what_is_free_once_a_pod_is_removed_at_last_is_announced(bench):
+    """The end of the pod itself woke those who found no room because it still counted."""
+    cluster, announced = bench.cluster, []
+    failing = Books(cluster)
+    cluster.set_pod(bench.pod(pod("p", on="n")))
+    cluster.on_event(lambda event, old, new: announced.append((event, old.name, old.node, new)))
+    failing.unable = {"remove"}
+    cluster.remove_pod("uid-default-p")
+    assert announced == []
+    failing.recovers(cluster)
+    assert announced == [(ASSIGNED_POD_DELETE, "p", "n", None)]
 
 
 def test_the_next_change_of_the_pod_settles_what_failed(bench):
