@@ -144,6 +144,14 @@ class SchedulingQueue(Generic[P]):
         if queued is not None:
             self._queues.drop(queued)
 
+    def returns(self, pod: P) -> bool:
+        """A pod that was gone is there again; one in flight will come back. Returns whether it is one."""
+        flight = self._in_flight.get(pod.uid)
+        if flight is None:
+            return False
+        flight.latest, flight.gone = pod, False
+        return True
+
     def _enter(self, pod: P, label: str) -> Place:
         """Take in a pod that is in no queue, or replace what is left of an earlier pod of the same name."""
         key = pod.key
@@ -155,9 +163,7 @@ class SchedulingQueue(Generic[P]):
             self._queues.drop(present)
         if pod.shape.scheduler_name not in self._tables:
             return Place.NOWHERE
-        flight = self._in_flight.get(pod.uid)
-        if flight is not None:
-            flight.latest, flight.gone = pod, False
+        if self.returns(pod):
             return Place.IN_FLIGHT
         # Also for a pod that turns out gated: after a restart the nominations must be those from before it.
         if pod.nominated_node:

@@ -43,6 +43,9 @@ class NodeHandler:
         before = table.nodes[row] if row is not None else None
         if before is not None and is_same_version(before.metadata, node.metadata):
             return
+        if before is not None and before.metadata.uid != node.metadata.uid:
+            self.forget(node.metadata.name)  # another machine: the end of the former one was missed
+            row = before = None
         problems = table.problems[row] if row is not None else ()
         changed, is_new = self.cluster.upsert_node(node)
         row = table.row_of[node.metadata.name]
@@ -224,6 +227,8 @@ class PodHandler:
         self.pending.put(pod)
         self.cluster.pod_seen(pod)
         if self.cluster.is_assumed(pod.uid):
+            if old is None:
+                self.queue.returns(pod)
             if pod.deleting and (old is None or not old.deleting):
                 self._drop_assumed(pod.uid, pod)
             return
@@ -245,6 +250,8 @@ class PodHandler:
     def _refuse(self, wire: core.Pod, problem: str) -> None:
         meta = wire.metadata
         if wire.spec.node_name:
+            if meta.uid not in self.cluster.assigned:
+                self.forget(meta.uid)  # it waits no more
             _log.warning(
                 "pod %s/%s on node %s cannot be counted: %s", meta.namespace, meta.name, wire.spec.node_name, problem
             )

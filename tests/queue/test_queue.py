@@ -224,6 +224,19 @@ def test_the_caller_may_return_a_newer_version() -> None:
     assert queued.pod is newest
 
 
+def test_a_pod_that_was_gone_in_flight_and_is_there_again_comes_back() -> None:
+    queue = make_queue()
+    queue.add(Pod("p"))
+    queued = pop(queue)
+    queue.delete(queued.pod)
+    again = Pod("p", uid=queued.pod.uid)
+    assert queue.returns(again)
+    queue.add_unschedulable_if_not_present(queued, {"Fit"}, ())
+    assert [each.pod for each in queue] == [again]
+    queue.delete(again)
+    assert not queue.returns(again)
+
+
 def test_a_pod_deleted_in_flight_does_not_come_back() -> None:
     queue = make_queue(HINTS)
     queue.add(Pod("p"))

@@ -285,11 +285,8 @@ class QuotaBooks:
     def pod_assigned(self, pod: Pod, assigned: bool) -> None:
         """See `PodObserver`."""
         member = self._members.get(pod.uid)
-        if member is not None:
-            if member.assigned != assigned:
-                self._set_assigned(member, assigned)
-        elif assigned:
-            self.pod_seen(pod, True)
+        if member is not None and member.assigned != assigned:
+            self._set_assigned(member, assigned)
 
     def pod_gone(self, uid: str) -> None:
         """See `PodObserver`."""

@@ -140,7 +140,7 @@ class Binder:
         if volume is None:
             raise BindingFailed(f'failed to check binding: could not find v1.PersistentVolume "{name}"')
         current = self._claims.get(claim.metadata.namespace, claim.metadata.name)
-        if current is None:
+        if current is None or current.metadata.uid != claim.metadata.uid:
             raise BindingFailed(f"failed to check binding: {_no_claim(claim)}")
         if _is_outdated(volume, written):
             return False
@@ -157,7 +157,7 @@ class Binder:
 
     def _is_provisioned(self, claim: PersistentVolumeClaim, node: str, written: dict[str, str]) -> bool:
         current = self._claims.get(claim.metadata.namespace, claim.metadata.name)
-        if current is None:
+        if current is None or current.metadata.uid != claim.metadata.uid:
             raise BindingFailed(f"failed to check provisioning pvc: {_no_claim(claim)}")
         if _is_outdated(current, written):
             return False

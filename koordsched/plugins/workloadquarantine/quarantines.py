@@ -124,8 +124,9 @@ class Quarantines:
             self._placements.take_back(workload_of(pod))
 
     def pod_gone(self, uid: str) -> None:
-        """See PodObserver."""
-        self._placed.discard(uid)
+        """See PodObserver. One that is being bound is not placed after all, which is heard when that ends."""
+        if not self.cluster.is_assumed(uid):
+            self._placed.discard(uid)
 
     def _node_changed(self, row: int, node: Node) -> None:
         down, boot = not is_up(node), boot_of(node)

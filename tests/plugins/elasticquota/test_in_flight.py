@@ -12,7 +12,7 @@ from tests.embedded import Embedded, scheduler_on
 from tests.parity.koord import custom_resources
 from tests.plugins.elasticquota.objects import node, pod, quota
 from tests.plugins.elasticquota.running import relabel, remove, replace, where
-from tests.plugins.elasticquota.world import configuration
+from tests.plugins.elasticquota.world import World, configuration
 from tests.virtualtime import run
 
 QUOTA = "quota.scheduling.koordinator.sh/name"
@@ -146,3 +146,16 @@ def test_a_namesake_of_a_pod_in_flight_is_another_pod():
             assert where(embedded, "second") is None
 
     run(main())
+
+
+def test_a_pod_that_is_gone_leaves_its_quota_though_its_node_comes_back_before_its_place_is_taken_back():
+    """As when it waited on Permit."""
+    there = node("n", cpu=10)
+    world = World(there, quota("a", TWO), pod("first", ONE, "a"))
+    waiting = world.offline.pending["default/first"]
+    world.cluster.assume(waiting, 0)
+    world.cluster.pod_gone(waiting.uid)
+    world.remove(there)
+    world.put(there)
+    assert world.cluster.forget(waiting)
+    assert list(world.books.members(world.books.quota("a"))) == []

@@ -163,6 +163,12 @@ def delete(kind, name):
     return how
 
 
+def replace_claim(embedded):
+    """By one of its name, the end of the former unseen."""
+    former = embedded.get("PersistentVolumeClaim", "c")
+    embedded.insert({**former, "metadata": {**former["metadata"], "uid": "another"}})
+
+
 def drop_reference(embedded):
     change(embedded, "PersistentVolume", "v", lambda current: current["spec"].pop("claimRef"))
 
@@ -191,6 +197,11 @@ HERE = [LOCAL, volume("v", class_name="local", at={HOSTNAME: ["n1"]}), claim("c"
             delete("PersistentVolumeClaim", "c"),
             'failed to check provisioning pvc: could not find v1.PersistentVolumeClaim "default/c"',
         ),
+        (
+            DYNAMIC,
+            replace_claim,
+            'failed to check provisioning pvc: could not find v1.PersistentVolumeClaim "default/c"',
+        ),
         (DYNAMIC, delete("Node", "n1"), 'failed to get node "n1": node "n1" not found'),
         (STATIC, drop_reference, 'ClaimRef got reset for pv "v"'),
         (HERE, move_node, 'pv "v" node affinity doesn\'t match node "n1": no matching NodeSelectorTerms'),
@@ -205,6 +216,7 @@ HERE = [LOCAL, volume("v", class_name="local", at={HOSTNAME: ["n1"]}), claim("c"
             delete("PersistentVolumeClaim", "c"),
             'failed to check binding: could not find v1.PersistentVolumeClaim "default/c"',
         ),
+        (STATIC, replace_claim, 'failed to check binding: could not find v1.PersistentVolumeClaim "default/c"'),
     ],
 )
 def test_what_may_go_wrong_while_waiting(state, event, message):
