@@ -1,5 +1,7 @@
 """Device classes, requests and devices of worlds with claims, as JSON."""
 
+from tests.reference.quantity import parse
+
 API_VERSION = "resource.k8s.io/v1"
 GPU, NIC, TPU = "gpu.test", "nic.test", "tpu.test"
 """Drivers."""
@@ -141,7 +143,7 @@ def claims_named(pod):
 def wants_extended(pod):
     """How many devices the pod asks for as an extended resource."""
     requests = [each.get("resources", {}).get("requests", {}) for each in pod["spec"]["containers"]]
-    return sum(int(each.get(RESOURCE, 0)) for each in requests)
+    return sum(int(parse(each.get(RESOURCE, 0))) for each in requests)
 
 
 def tolerated(taint, asked):
