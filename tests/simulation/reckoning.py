@@ -66,7 +66,7 @@ class Reckoning:
         profile, world = self.profile(), self.world()
         waiting = self.waiting()
         nominated = nominated_rows(waiting)
-        lasting = [(thing, node) for thing, node in nominated if _never_preempts(thing)]
+        lasting = [(thing, node) for thing, node in nominated if self._keeps_its_promise(thing)]
         found = []
         for thing in waiting:
             name = _name(thing)
@@ -123,14 +123,15 @@ class Reckoning:
         their gang to come. The members of a gang keep theirs while something leaves for one of them.
         """
         leaving = {thing["spec"].get("nodeName") for thing in self.server.objects("Pod") if is_deleting(thing)}
-        waiting = [thing for thing in self.server.objects("Pod") if self.waits(thing) and not _never_preempts(thing)]
         return [
             f"{_name(thing)} still waits for {node}, which no pod leaves"
-            for thing, node in nominated_rows(waiting)
-            if leaving.isdisjoint((node, *self._promised_to_companions(thing)))
-            and not self._quota_refuses(thing)
-            and not self._lacks_companions(thing)
+            for thing, node in nominated_rows(self.waiting())
+            if leaving.isdisjoint((node, *self._promised_to_companions(thing))) and not self._keeps_its_promise(thing)
         ]
+
+    def _keeps_its_promise(self, thing):
+        """Whether no attempt in vain takes it from the pod: it has none to come, or keeps it nonetheless."""
+        return _never_preempts(thing) or self._quota_refuses(thing) or self._lacks_companions(thing)
 
     def _promised_to_companions(self, thing):
         """The nodes promised to the waiting pods with which this one is placed."""
@@ -194,8 +195,9 @@ class Reckoning:
         """Nodes that would do without their pods of lower priority.
 
         What is promised there counts in dry runs as it does elsewhere, if the promise may be `lasting`: one to a pod
-        that never preempts outlives attempts in vain (core spec 3.8, "kept"). Any other pod's next attempt ends its
-        promise, or finds it a node where it may preempt itself.
+        that never preempts outlives attempts in vain (core spec 3.8, "kept"), and pods that wait for their quota or for
+        others of their gang are not tried. Any other pod's next attempt ends its promise, or finds it a node where it
+        may preempt itself.
         """
         found = []
         spared = self.reservations.spared(thing, world) if self.reservations is not None else ()
