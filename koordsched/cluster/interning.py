@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from weakref import WeakValueDictionary
 
+_BYTES, _BYTES_PER_LABEL = 300, 300
+
 
 class LabelSet:
     """An immutable set of labels, shared by every pod that carries exactly these. Compare by identity."""
@@ -12,6 +14,11 @@ class LabelSet:
 
     def __init__(self, labels: dict[str, str]) -> None:
         self.labels = labels
+
+    @property
+    def nbytes(self) -> int:
+        """About what it takes."""
+        return _BYTES + sum(_BYTES_PER_LABEL + len(key) + len(value) for key, value in self.labels.items())
 
     def __repr__(self) -> str:
         return f"LabelSet({self.labels})"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import sys
+from collections.abc import Callable
+from functools import wraps
 from typing import Generic, TypeVar
 
 from msgspec.structs import astuple
@@ -74,3 +76,19 @@ class Kept(Generic[K, V]):
 
     def __len__(self) -> int:
         return len(self._kept)
+
+
+def kept(budget: int) -> Callable[[Callable[[K], V]], Callable[[K], V]]:
+    """Decorates a function of one hashable value, whose results are kept within so many bytes."""
+
+    def decorate(function: Callable[[K], V]) -> Callable[[K], V]:
+        known: Kept[K, tuple[V]] = Kept(budget)
+
+        @wraps(function)
+        def found(value: K) -> V:
+            answer = known.get(value)
+            return answer[0] if answer is not None else known.put(value, (function(value),))[0]
+
+        return found
+
+    return decorate

@@ -8,7 +8,8 @@ import pytest
 
 from koordsched.api.meta import OwnerReference
 from koordsched.cluster.facts import PodFacts
-from koordsched.cluster.kept import Kept, size_of
+from koordsched.cluster.interning import LabelSet
+from koordsched.cluster.kept import Kept, kept, size_of
 from koordsched.cluster.pod import References
 
 
@@ -75,3 +76,26 @@ def test_the_last_fact_of_a_pod_may_go():
     held = facts.shared(fact.put((), 7, len(facts)))
     assert held == (7,)
     assert facts.shared(fact.put(held, None, len(facts))) == ()
+
+
+def test_results_of_a_function_are_kept():
+    asked = []
+
+    @kept(100_000)
+    def twice(text):
+        asked.append(len(text))
+        if text == "bad":
+            raise ValueError(text)
+        return text * 2 if text else None
+
+    for text in ("", "ab", "x" * 50_000):
+        assert twice(text) == twice(text) == (text * 2 or None)
+    with pytest.raises(ValueError, match="bad"):
+        twice("bad")
+    assert asked == [0, 2, 50_000, 50_000, 3], "what is large is not kept"
+
+
+def test_labels_take_what_they_list():
+    few, many = (LabelSet({f"key-{i}": "x" * 60 for i in range(count)}) for count in (3, 3000))
+    for labels in (few, many):
+        assert size_of(labels) <= labels.nbytes <= 3 * size_of(labels)

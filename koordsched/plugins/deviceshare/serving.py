@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from koordsched.cluster.changelog import RowArray
+from koordsched.cluster.kept import Kept
 from koordsched.cluster.shape import PodShape
 from koordsched.framework.serving import Kinds
 from koordsched.framework.status import PASS, Codes
@@ -21,7 +22,8 @@ from koordsched.plugins.deviceshare.reasons import Refusal
 from koordsched.plugins.deviceshare.templates import Templates
 from koordsched.plugins.shared.devices.resources import TYPES
 
-_REMEMBERED = 4096
+_BUDGET = 64 << 20
+"""Bytes of the shapes of pods for which answers are known."""
 
 
 class _Answer(NamedTuple):
@@ -43,7 +45,7 @@ class Serving:
         self._columns = allocating.columns
         self._feasibility = feasibility
         self._templates = templates
-        self._known: dict[tuple[object, ...], _Answer] = {}
+        self._known: Kept[tuple[object, ...], _Answer] = Kept(_BUDGET)
 
     def served(self, before: Kinds, shape: PodShape, rows: RowArray, most: int) -> tuple[npt.NDArray[np.int64], Codes]:
         """See ServesSeveral."""
@@ -67,9 +69,7 @@ class Serving:
         known = self._known.get(what)
         if known is None or (known.code == PASS and known.most < most):
             known = self._count(before, shape, row, most)
-            if len(self._known) >= _REMEMBERED:
-                self._known.clear()
-            self._known[what] = known
+            self._known.put(what, known, shape.nbytes + sum(other.nbytes for other, _ in before))
         return known
 
     def _count(self, before: Kinds, shape: PodShape, row: int, most: int) -> _Answer:

@@ -14,6 +14,7 @@ from weakref import WeakValueDictionary
 
 from koordsched.api.selectors import SelectorError
 from koordsched.cluster.interning import LabelSet
+from koordsched.cluster.kept import Kept
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.shape import PodShape
 from koordsched.cluster.state import ClusterState
@@ -59,7 +60,12 @@ _NONE_MATCH: Matched = ({}, {}, {})
 
 _FEW_TERMS = 32
 """Up to this many terms of a pod are counted one by one, and together with equal ones of other pods."""
-_KEPT = 8192
+
+_BUDGET = 32 << 20
+"""Bytes of labels for which the terms that match are known."""
+
+_MATCHED_BYTES, _TERM_BYTES = 500, 100
+
 _NAMESPACES_KEPT = 64
 
 
@@ -77,7 +83,7 @@ class ExistingTerms:
         self._others: dict[TermCounts, None] = {}
         self._repelling: Counter[str] = Counter()
         """By topology key, how many required anti-affinity terms of these have it."""
-        self._matched: dict[tuple[str, LabelSet], Matched] = {}
+        self._matched: Kept[tuple[str, LabelSet], Matched] = Kept(_BUDGET)
         self._matched_version = 0
         self._matched_keys: frozenset[str] = frozenset()
         """The label keys that nodes had; looked at only if there are sets of terms, that depend on them."""
@@ -191,9 +197,8 @@ class ExistingTerms:
         identity = (pod.namespace, pod.labels)
         found = self._matched.get(identity)
         if found is None:
-            if len(self._matched) >= _KEPT:
-                self._matched.clear()
-            found = self._matched[identity] = self._match(pod.namespace, pod.labels.labels)
+            found = self._match(pod.namespace, pod.labels.labels)
+            self._matched.put(identity, found, pod.labels.nbytes + _bytes_of(found))
         return found
 
     def repels_by(self, keys: Iterable[str]) -> bool:
@@ -237,6 +242,11 @@ class ExistingTerms:
                 for key, times in term.matcher.applying(namespace, namespace_labels, labels):
                     matched[term.kind].setdefault(key, []).append((term, times))
         return matched
+
+
+def _bytes_of(found: Matched) -> int:
+    """Bytes that are its own."""
+    return _MATCHED_BYTES + _TERM_BYTES * sum(len(terms) for applying in found for terms in applying.values())
 
 
 def _binding(term: Term | None) -> TypeGuard[Term]:

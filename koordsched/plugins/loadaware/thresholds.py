@@ -12,6 +12,7 @@ import msgspec
 
 from koordsched.api.decoding import Decoder
 from koordsched.api.meta import Wire
+from koordsched.cluster.kept import Kept
 from koordsched.config.duration import Duration
 from koordsched.plugins.loadaware.args import LoadAwareSchedulingArgs
 from koordsched.plugins.loadaware.estimation import Vector
@@ -20,6 +21,9 @@ from koordsched.plugins.loadaware.measurements import Statistic
 
 _LARGEST = 1 << 31
 """Larger percentages mean the same as this one."""
+
+_BUDGET = 8 << 20
+"""Bytes of annotations that are known."""
 
 
 class Thresholds(NamedTuple):
@@ -55,8 +59,6 @@ _decode = Decoder(_Annotation)
 class ThresholdReader:
     """Reads the thresholds of nodes; equal annotations are read once."""
 
-    _KEPT = 4096
-
     def __init__(self, args: LoadAwareSchedulingArgs, resources: tuple[str, ...]) -> None:
         self._resources = resources
         self._usage = self._vector(args.usage_thresholds)
@@ -67,18 +69,14 @@ class ThresholdReader:
             statistic = Statistic(given.usage_aggregation_type, given.usage_aggregated_duration)
             self._aggregated = self._vector(given.usage_thresholds), statistic
         self._default = self._put_together(self._usage, self._prod, self._aggregated)
-        self._read: dict[str, tuple[Thresholds, str]] = {}
+        self._read: Kept[str, tuple[Thresholds, str]] = Kept(_BUDGET)
 
     def of(self, annotation: str | None) -> tuple[Thresholds, str]:
         """The thresholds, and what is wrong with the annotation, if anything."""
         if annotation is None:
             return self._default, ""
         found = self._read.get(annotation)
-        if found is None:
-            if len(self._read) >= self._KEPT:
-                self._read.clear()
-            found = self._read[annotation] = self._parse(annotation)
-        return found
+        return found if found is not None else self._read.put(annotation, self._parse(annotation))
 
     def _parse(self, text: str) -> tuple[Thresholds, str]:
         try:

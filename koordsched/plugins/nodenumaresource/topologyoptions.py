@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import msgspec
 
 from koordsched.api.quantity import QuantityError
+from koordsched.cluster.kept import kept
 from koordsched.framework.topologyhints import NUMAPolicy
 from koordsched.plugins.nodenumaresource import kinds
 from koordsched.plugins.nodenumaresource.allocation import MAX_NUMA_NODES, amount_of
@@ -29,6 +29,9 @@ _POLICIES = {
 """Names of the kubelet's policies that count. Upstream takes no other, `RestrictedPodLevel` neither."""
 
 _MAX_RATIO = 1000.0
+
+_BUDGET = 64 << 20
+"""Bytes of texts of a kind and what was read from them."""
 
 
 class TopologyOptions(NamedTuple):
@@ -89,7 +92,7 @@ _system_resources = msgspec.json.Decoder(_SystemQOSResource | None)
 _ratios = msgspec.json.Decoder(dict[str, float] | None)
 
 
-@lru_cache(maxsize=1024)
+@kept(_BUDGET)
 def _read_topology(text: str) -> CPUTopology | None:
     """Equal machines share one object. Raises ValueError."""
     detail = _topologies.decode(text).detail
@@ -98,7 +101,7 @@ def _read_topology(text: str) -> CPUTopology | None:
     return CPUTopology((cpu.id, cpu.core, cpu.socket, cpu.node) for cpu in detail)
 
 
-@lru_cache(maxsize=1024)
+@kept(_BUDGET)
 def read_ratios(text: str) -> Ratios | None:
     """How much more of each resource is offered than the machine has. Raises ValueError if that cannot be read."""
     found: Ratios | None = _ratios.decode(text)

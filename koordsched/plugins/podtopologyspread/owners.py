@@ -10,12 +10,14 @@ from koordsched.api.core import ReplicationController, Service
 from koordsched.api.meta import LabelSelector, OwnerReference
 from koordsched.cluster.builtinkinds import REPLICA_SETS, REPLICATION_CONTROLLERS, SERVICES, STATEFUL_SETS
 from koordsched.cluster.interning import LabelSet
+from koordsched.cluster.kept import Kept, size_of
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.state import ClusterState
 from koordsched.plugins.shared.podcounts.labelselectors import Requirement
 from koordsched.plugins.shared.podcounts.query import requirements_of
 
-_KEPT = 8192
+_BUDGET = 32 << 20
+"""Bytes of labels and selectors for which the answer is known."""
 
 Requirements = tuple[Requirement, ...]
 
@@ -30,7 +32,7 @@ class OwnerSelectors:
         self._stateful_sets = objects.of(STATEFUL_SETS)
         # namespace -> one (key, value) that the service asks for -> services by name
         self._services: dict[str, dict[tuple[str, str], dict[str, Service]]] = {}
-        self._found: dict[tuple[str, LabelSet, str, str, str], Requirements] = {}
+        self._found: Kept[tuple[str, LabelSet, str, str, str], Requirements] = Kept(_BUDGET)
         objects.of(SERVICES).subscribe(self._on_service)
         self._controllers.subscribe(self._on_controller)
         self._replica_sets.subscribe(self._on_controller)
@@ -45,9 +47,8 @@ class OwnerSelectors:
         identity = (pod.namespace, pod.labels, *by)
         found = self._found.get(identity)
         if found is None:
-            if len(self._found) >= _KEPT:
-                self._found.clear()
-            found = self._found[identity] = self._requirements(pod.namespace, pod.labels.labels, owner)
+            found = self._requirements(pod.namespace, pod.labels.labels, owner)
+            self._found.put(identity, found, pod.labels.nbytes + size_of(found))
         return found
 
     def _requirements(self, namespace: str, labels: dict[str, str], owner: OwnerReference | None) -> Requirements:

@@ -16,6 +16,7 @@ from koordsched.api.decoding import DecodeError, convert
 from koordsched.api.meta import LabelSelector, OwnerReference, Wire
 from koordsched.api.selectors import Selector, SelectorError, compile_unchecked
 from koordsched.cluster.interning import LabelSet
+from koordsched.cluster.kept import Kept
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.shape import PodShape
 from koordsched.framework.handle import Pending
@@ -62,8 +63,8 @@ _Key = tuple[str, ...]
 _ANY: _Key = ("any",)
 _LABEL = "label"
 
-_NON_OWNERS_KEPT = 1 << 12
-"""Sets of labels that are remembered because no Reservation is found by them."""
+_NON_OWNERS_BUDGET = 64 << 20
+"""Bytes of the labels and shapes that are remembered because no Reservation is found by them."""
 
 
 class _Entry:
@@ -201,7 +202,7 @@ class OwnerIndex:
     __slots__ = ("_added", "_by_key", "_by_label", "_keys", "_naming", "_objects", "_places", "non_owners", "others")
 
     def __init__(self) -> None:
-        self.non_owners: dict[LabelSet, PodShape] = {}
+        self.non_owners: Kept[LabelSet, PodShape] = Kept(_NON_OWNERS_BUDGET)
         self._by_key: dict[_Key, dict[str, None]] = {}
         self._by_label: dict[tuple[str, ...], dict[str, None]] = {}
         """The same of keys that are labels, by (name, value)."""
@@ -267,9 +268,7 @@ class OwnerIndex:
 
     def add_non_owner(self, pod: Pod) -> None:
         """Remembers a pod that no Reservation concerns, neither by its labels nor by what its shape says."""
-        if len(self.non_owners) >= _NON_OWNERS_KEPT:
-            self.non_owners.clear()
-        self.non_owners[pod.labels] = pod.shape
+        self.non_owners.put(pod.labels, pod.shape, pod.labels.nbytes + pod.shape.nbytes)
 
     def names(self, pod: Pod) -> bool:
         """Whether a Reservation names the pod itself as an owner."""

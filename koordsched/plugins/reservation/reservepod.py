@@ -9,7 +9,6 @@ Source: koordinator `pkg/util/reservation/reservation.go`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache
 
 import msgspec
 from msgspec.structs import replace
@@ -19,6 +18,7 @@ from koordsched.api.decoding import DecodeError, Decoder
 from koordsched.api.meta import ObjectMeta, Wire
 from koordsched.api.quantity import NANO, format_bytes, format_nano, nano_value
 from koordsched.api.selectors import parse_integer
+from koordsched.cluster.kept import kept
 from koordsched.cluster.resources import effective_requests
 from koordsched.plugins.reservation.kinds import (
     AVAILABLE,
@@ -39,6 +39,9 @@ FAKE_CONTAINER = "__internal_fake_container__"
 """The container that has what was allocated, if that is not what the template requests."""
 
 _TEMPLATE = "spec.template"
+
+_TEMPLATES_BUDGET = 32 << 20
+"""Bytes of templates that are known."""
 
 
 class _Template(Wire, frozen=True):
@@ -133,7 +136,7 @@ def _template_of(reservation: Reservation) -> _Template:
         raise MalformedReservation(f"{_TEMPLATE}: {error}") from None
 
 
-@lru_cache(maxsize=1024)
+@kept(_TEMPLATES_BUDGET)
 def _read_template(text: bytes) -> _Template:
     """Read and checked once: many Reservations have the same. Raises MalformedReservation."""
     try:
