@@ -245,8 +245,8 @@ class ClusterState(Announcements):
         self._outside_transactions()
         before = self.assigned.get(uid)
         if before is not None:
-            self._detach(before)
             self.assumed.pop(uid, None)
+            self._detach(before)
             self._observers.placed(before, False)
         return before
 

@@ -230,9 +230,11 @@ class ClaimBinding:
             claims, state.reserved = state.reserved, []
             created, state.created = state.created, None
             shown, state.shown = state.shown, []
-            if created is not None and created.status.allocation is not None:
-                # Its devices are in use until it is deleted, also if no watch has shown it.
-                self._in_flight.begin(created, created.metadata.uid)
+            if created is not None:
+                self._books.special_claims.disown(created)
+                if created.status.allocation is not None:
+                    # Its devices are in use until it is deleted, also if no watch has shown it.
+                    self._in_flight.begin(created, created.metadata.uid)
             self._launch(self._undo(claims, created, shown, pod, done))
 
     async def _undo(

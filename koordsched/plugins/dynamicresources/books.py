@@ -32,7 +32,6 @@ from koordsched.plugins.dynamicresources.changes import ClaimChanges
 from koordsched.plugins.dynamicresources.claims import claims_of, is_owned_by, reference_to
 from koordsched.plugins.dynamicresources.classselectors import ClassSelectors
 from koordsched.plugins.dynamicresources.extended import DeviceCounts, ServedResources, SpecialClaims
-from koordsched.plugins.dynamicresources.extended.claim import owner_of
 from koordsched.plugins.dynamicresources.extended.devicecounts import Later
 from koordsched.plugins.dynamicresources.groups import GATES, ClaimGroups
 from koordsched.plugins.dynamicresources.inflight import AllocationsInFlight
@@ -173,8 +172,8 @@ class DeviceBooks:
         self._hold(("claim", uid), allocation)
         if allocation is not None:
             self.in_flight.end(uid)
-            if (owner := owner_of(new)) is not None:
-                self.in_flight.end(self.special_uid(owner[0]))
+            if (pod := self.special_claims.pod_of(new)) is not None:
+                self.in_flight.end(self.special_uid(pod))
         event = CLAIM_CHANGED if old is not None else CLAIM_ADDED
         self._cluster.announce(event, old, new, earlier=True)
 

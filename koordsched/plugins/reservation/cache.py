@@ -42,8 +42,8 @@ from koordsched.plugins.reservation.kinds import (
     RESIZE_ALLOCATABLE,
     RESTRICTED,
     RESTRICTED_OPTIONS,
-    PreAllocationPolicy,
     Reservation,
+    offer_of,
 )
 from koordsched.plugins.reservation.malformed import MalformedReservation
 from koordsched.plugins.reservation.operating import Operating
@@ -215,13 +215,12 @@ class ReservationCache:
             self._report(new, terms.problem)
         else:
             self._announced.pop(uid, None)
-        self._join_users(info, pod.node or (held.node if held is not None else ""))
-        self._cluster.amend(pod, *info.remaining(self._cluster.pod_facts))
+        self._join_users(info, held)
         self._handle.virtual_pods.upsert(pod, self.writer)
         self._recount(info)
         if (row := self.row_of(info)) >= 0:
             self._cluster.table.touch(row, self.facets)
-        changed = before is None or _offer(before) != _offer(new)
+        changed = before is None or offer_of(before) != offer_of(new)
         if info.matchable and (changed or not was):
             self._announce(info)
         elif before is not None and changed and not pod.node:
@@ -326,7 +325,7 @@ class ReservationCache:
                 self._users_changed(pod.uid)
             return self.facets
         new = operating.reservation_of(pod, acts, self._cluster.table.resource_names.names)
-        was = info is not None and info.matchable and _offer(info.reservation) == _offer(new)
+        was = info is not None and info.matchable and offer_of(info.reservation) == offer_of(new)
         if info is None:
             info = self._infos[pod.uid] = ReservationInfo(new, pod, self._terms(new, pod), self._infos)
         else:
@@ -338,7 +337,7 @@ class ReservationCache:
         self._on_row.setdefault(row, {})[pod.uid] = info
         if info.terms.owners is not None:
             self.index.add(pod.uid, info.terms.owners)
-        self._join_users(info, pod.node)
+        self._join_users(info, pod)
         self._recount(info)
         if info.matchable and not was:
             self._announce(info)
@@ -407,11 +406,17 @@ class ReservationCache:
             return 0
         if sign > 0:
             self._on_row.setdefault(row, {})[pod.uid] = info
-            self._join_users(info, pod.node)
+            info.full_facts = pod.facts
+            self._join_users(info, pod)
         else:
             self._leave_row(row, pod.uid)
-            if not info.available and pod.uid not in self._cluster.assigned:
-                info.full_facts = ()  # Reserve is taken back; if only its node goes, it keeps what it was given
+            self._join_users(info, None)
+            # One that ends, or that a newer version replaces, stays what it leaves: hints ask for that.
+            if pod.uid in self._cluster.assigned:
+                self._cluster.amend(pod, info.full, info.full_facts)  # its node went: it comes back with all it has
+            elif self._cluster.is_assumed(pod.uid):
+                info.full_facts = ()
+                self._cluster.amend(pod, info.full, ())  # Reserve is taken back: it waits for all it wants
         self._recount(info)
         return self._settle(info)
 
@@ -443,9 +448,10 @@ class ReservationCache:
         info.full_facts = whole if any(value is not None for value in whole) else ()
         return info
 
-    def _join_users(self, info: ReservationInfo, node: str) -> None:
-        """The owners are the users on the same node."""
-        info.owners = {uid: pod for uid, pod in self.users(info.uid).items() if node and pod.node == node}
+    def _join_users(self, info: ReservationInfo, holds: Pod | None) -> None:
+        """The owners are the users on the row of the pod that holds its room; None: it holds none."""
+        row = holds.row if holds is not None else -1
+        info.owners = {uid: pod for uid, pod in self.users(info.uid).items() if pod.row == row >= 0}
         info.owners_changed()
 
     def _settle(self, info: ReservationInfo) -> int:
@@ -482,25 +488,3 @@ def _identified(reservation: Reservation | None) -> Reservation | None:
         return reservation
     meta = reservation.metadata
     return replace(reservation, metadata=replace(meta, uid=f"reservation-{meta.name}"))
-
-
-def _offer(reservation: Reservation) -> tuple[object, ...]:
-    """What users say about it, and how much it has: all that decides which pods may use it, but for its owners.
-
-    Defaults that the API server fills in later make no difference.
-    """
-    meta, spec = reservation.metadata, reservation.spec
-    return (
-        spec.template,
-        spec.owners,
-        spec.once,
-        spec.allocate_policy,
-        spec.unschedulable,
-        spec.taints,
-        spec.pre_allocation,
-        spec.pre_allocation_policy or PreAllocationPolicy(),
-        reservation.status.allocatable,
-        meta.labels,
-        meta.annotations,
-        meta.deletion_timestamp,
-    )

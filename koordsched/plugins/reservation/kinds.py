@@ -145,3 +145,25 @@ RESERVATIONS = Kind(
     need=Need(("Reservation",), every_pod, "pods of profiles with Reservation wait"),
     scheduled=True,
 )
+
+
+def offer_of(reservation: Reservation) -> tuple[object, ...]:
+    """What users say about it, and how much it has: all that decides which pods may use it, but for its owners.
+
+    Defaults that the API server fills in later make no difference.
+    """
+    meta, spec = reservation.metadata, reservation.spec
+    return (
+        spec.template,
+        spec.owners,
+        spec.once,
+        spec.allocate_policy,
+        spec.unschedulable,
+        spec.taints,
+        spec.pre_allocation,
+        spec.pre_allocation_policy or PreAllocationPolicy(),
+        reservation.status.allocatable,
+        meta.labels,
+        meta.annotations,
+        meta.deletion_timestamp,
+    )

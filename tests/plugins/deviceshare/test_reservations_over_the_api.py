@@ -10,6 +10,7 @@ from tests.plugins.reservation.available import SCHEDULING, owner
 from tests.virtualtime import run
 
 API = "scheduling.koordinator.sh/v1alpha1"
+FORBIDDEN = b'{"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 403, "reason": "Forbidden"}'
 HALF = (50, 4 * GIB, 50, 0, 0, 0)
 
 
@@ -63,6 +64,34 @@ def test_devices_of_a_reservation_that_is_deleted_are_free_again():
     (waits, used), placed, after = run(scenario())
     assert (waits, placed) == (None, "n")
     assert used == after == {("gpu", 0): (100, 80 * GIB, 100, 0, 0, 0)}
+
+
+def test_a_reservation_whose_node_went_before_it_was_bound_gets_devices_of_another_one():
+    async def scenario():
+        sent, refused = asyncio.Event(), asyncio.Event()
+
+        async def fault(call, proceed):
+            if call.method != "PATCH" or "/reservations/r" not in call.path or sent.is_set():
+                return await proceed()
+            sent.set()
+            await refused.wait()
+            return 403, {"content-type": "application/json"}, FORBIDDEN
+
+        async with cluster(node(), device(gpu(0)), fault=fault, **options()) as (embedded, running):
+            embedded.insert(waiting(reserved(gpu=gpus(0))))
+            await asyncio.sleep(3)
+            assert sent.is_set()
+            remove(embedded, node())
+            await asyncio.sleep(1)
+            refused.set()
+            await asyncio.sleep(3)
+            put(embedded, node("m"))
+            put(embedded, device(gpu(0), name="m"))
+            await asyncio.sleep(10)
+            status = made(embedded)["status"]
+            return status["phase"], status["nodeName"], held(running, "m")
+
+    assert run(scenario()) == ("Available", "m", {("gpu", 0): (100, 80 * GIB, 100, 0, 0, 0)})
 
 
 def test_devices_that_another_client_writes_to_a_reservation_count_once():

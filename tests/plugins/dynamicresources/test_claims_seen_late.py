@@ -35,9 +35,23 @@ class Late:
         self._seconds = seconds
 
     async def __aiter__(self):
-        async for chunk in self._body:
-            await asyncio.sleep(self._seconds)
-            yield chunk
+        coming, now = asyncio.Queue(), asyncio.get_running_loop().time
+
+        async def read():
+            async for chunk in self._body:
+                coming.put_nowait((now() + self._seconds, chunk))
+            coming.put_nowait((now() + self._seconds, None))
+
+        reading = asyncio.create_task(read())
+        try:
+            while True:
+                due, chunk = await coming.get()
+                await asyncio.sleep(due - now())
+                if chunk is None:
+                    return
+                yield chunk
+        finally:
+            reading.cancel()
 
     async def aclose(self):
         """The client goes away."""
@@ -264,6 +278,36 @@ def test_a_claim_that_is_made_for_a_pod_that_is_preempted_meanwhile_is_deleted()
     used = preempted_while_written("extended/status")
     assert used[-1] == (set(), set())
     assert all(written <= held for written, held in used)
+
+
+def test_a_special_claim_of_an_attempt_that_failed_frees_nothing_that_the_next_one_chose():
+    """It is seen while that attempt is bound: not even then do two pods get the same device."""
+    made = []
+
+    async def steps():
+        async def fault(call, proceed):
+            status, headers, body = await proceed()
+            if call.method == "POST" and call.path.endswith("/resourceclaims"):
+                made.append(call.path)
+                if len(made) == 1:
+                    asyncio.get_running_loop().call_soon(there.running.scheduler.binding.cancel, "uid-default-p")
+            return status, headers, Late(body, 2.5) if is_watch_of_claims(call) else body
+
+        async with world(N1, GPU, slice_of("n1", "d0"), fault=fault) as there:
+            there.embedded.insert(wanting("p"))
+            used = []
+            while there.where("p") is None:
+                await asyncio.sleep(0.5)
+                if len(made) == 2:
+                    used.append([dict(pool.exclusive) for pool in there.books.in_use.pools.values()])
+                    if len(used) == 3:
+                        there.embedded.insert(wanting("q"))
+            assert all(used)
+            await asyncio.sleep(30)
+            assert there.running.attempts["default/p"] == 2
+            assert there.where("q") is None
+
+    run(steps())
 
 
 @pytest.mark.parametrize("readable", ["always", "after two failures", "once"])

@@ -121,6 +121,24 @@ def test_what_a_reservation_was_given_stays_given_when_its_node_is_replaced_befo
     assert world.readings() == empty, "Reserve decides anew"
 
 
+def test_a_reservation_whose_node_went_before_it_was_bound_has_no_cpus_on_the_next_one():
+    world = World(*machine())
+    empty = world.readings()
+    reservation = {**available("r", "", cpu="4", memory="8Gi"), "status": {"phase": "Pending"}}
+    reservation["spec"]["template"]["spec"]["schedulerName"] = "default-scheduler"
+    world.put(reservation)
+    (pod,) = world.offline.pending.values()
+    world.cluster.assume(pod, world.row("m1"))
+    world.cluster.allocate(pod, world.columns.allocation, Allocation(0b1111, ()))
+    there = machine()[0]
+    world.remove(there)
+    world.cluster.allocate(pod, world.columns.allocation, None)
+    world.cluster.forget(pod)
+    world.put(there)
+    world.cluster.assume(pod, world.row("m1"))
+    assert world.readings() == empty, "Reserve decides anew"
+
+
 # --- what is left ------------------------------------------------------------------------------------
 
 

@@ -360,6 +360,21 @@ def ready(cluster, name):
     cluster.patch("Pod", name, {"status": status}, "default", api_version="v1", subresource="status")
 
 
+def test_room_that_a_reservation_gives_up_is_for_others():
+    async def main():
+        cluster = ReservationCluster()
+        async with scheduling(cluster) as running:
+            cluster.available(allocatable=MOST, requests=MOST)
+            cluster.pod("other", requests={"cpu": "20"})
+            await asyncio.sleep(10)
+            assert running.attempts["default/other"] == 1
+            less = {"status": {"allocatable": {"cpu": "10", "memory": "10Gi"}}}
+            cluster.patch("Reservation", "r", less, subresource="status")
+            await cluster.until(lambda: cluster.get("Pod", "other")["spec"].get("nodeName") == "n1", limit=5)
+
+    run(main())
+
+
 def test_a_pod_that_acts_as_a_reservation_becomes_ready():
     async def main():
         cluster = ReservationCluster()

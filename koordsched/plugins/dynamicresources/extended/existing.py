@@ -9,6 +9,9 @@ from koordsched.plugins.dynamicresources.extended.claim import owner_of
 _Key = tuple[str, str]
 """(namespace, name)."""
 
+_DISOWNED_KEPT = 4096
+"""Claims of failed attempts that are remembered; a watch that began anew never shows that some of them are gone."""
+
 
 class SpecialClaims:
     """The special claims of the cluster by the uid of their pod; follows every change of a claim.
@@ -16,13 +19,27 @@ class SpecialClaims:
     To be fed with the newest known claims, assumed ones included.
     """
 
-    __slots__ = ("_by_owner",)
+    __slots__ = ("_by_owner", "_disowned")
 
     def __init__(self) -> None:
         self._by_owner: dict[str, dict[_Key, ResourceClaim]] = {}
+        self._disowned: dict[str, None] = {}
+
+    def disown(self, claim: ResourceClaim) -> None:
+        """The attempt that made the claim has failed: however late the claim is seen, it is of no later attempt."""
+        self._disowned[claim.metadata.uid] = None
+        if len(self._disowned) > _DISOWNED_KEPT:
+            del self._disowned[next(iter(self._disowned))]
+
+    def pod_of(self, claim: ResourceClaim) -> str | None:
+        """The uid of the pod whose current attempt has made the claim; None for others."""
+        owner = owner_of(claim) if claim.metadata.uid not in self._disowned else None
+        return owner[0] if owner is not None else None
 
     def claim_changed(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
         """A claim appeared, changed or is gone."""
+        if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
+            self._disowned.pop(old.metadata.uid, None)
         for claim, comes in ((old, False), (new, True)):
             if claim is None or (owner := owner_of(claim)) is None:
                 continue
