@@ -358,7 +358,7 @@ class _LeaseSink:
         self._removed = removed
         self._known: ObjectKey | None = None
 
-    def upsert(self, obj: Lease) -> None:
+    def upsert(self, obj: Lease, anew: bool = False) -> None:
         meta = obj.metadata
         if meta.name == self._name:
             self._known = ObjectKey(meta.namespace, meta.name, meta.uid)

@@ -38,18 +38,21 @@ class ObjectApplier(Generic[T]):
         """Nothing was ever handed to the sink, so no object can be missing from a listing."""
         self._listed: ListedUids | None = None
         """The uids of the current listing; those of an aborted one stay until the next begins."""
+        self._anew = False
         self.format = encoding
         self.version = ""
         self.streaming = False
         self.stale_events = 0
         self.malformed = 0
 
-    def begin(self, *, streamed: bool) -> Iterator[None]:
-        """A complete listing starts, from the beginning if another was aborted. `streamed`: it comes as events."""
+    def begin(self, *, streamed: bool, anew: bool = False) -> Iterator[None]:
+        """A complete listing starts, from the beginning if another was aborted. `streamed`: it comes as events; `anew`:
+        see `Sink`.
+        """
         if self._listed is not None:
             yield from self._listed.clear()
         self._listed = None if self._blank else ListedUids()
-        self.streaming = streamed
+        self.streaming, self._anew = streamed, anew
 
     def complete(self, version: str) -> Iterator[None]:
         """The listing is complete, and shows the state of this version: objects that it lacks are deleted.
@@ -66,7 +69,7 @@ class ObjectApplier(Generic[T]):
             yield from listed.clear()
             self._listed = None
         self.version = version
-        self.streaming = False
+        self.streaming = self._anew = False
 
     def upsert(self, data: bytes | msgspec.Raw, frame: bytes | None = None) -> None:
         """Applies an object. `frame` is the watch event it came in."""
@@ -85,7 +88,7 @@ class ObjectApplier(Generic[T]):
             return
         self._blank = False
         try:
-            self._sink.upsert(obj)
+            self._sink.upsert(obj, self._anew)
         except Exception as error:
             self._failed(ObjectKey(meta.namespace, meta.name, meta.uid), error, "applied")
 

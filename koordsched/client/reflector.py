@@ -167,6 +167,8 @@ class Reflector(Generic[T]):
         self._outdated = False
         self._refreshing = False
         self._if_served = False
+        self.anew = False
+        """The server went back in time since the last list: versions known do not count against those of the next."""
         self._refreshed = asyncio.Event()
         self.path = path
         self.state = State.SYNCING
@@ -205,12 +207,14 @@ class Reflector(Generic[T]):
                 if not interruption.expired():
                     raise
 
-    async def relist(self, *, if_served: bool = False) -> None:
+    async def relist(self, *, if_served: bool = False, anew: bool = False) -> None:
         """Lists the newest state once more, whatever is under way, and returns when it has been handled.
 
         A watch does not tell how far behind it is; to know everything that was written until now, a list is needed.
         `if_served`: returns also when the server says that it has no such resource, or that we must not read it.
+        `anew`: the server went back in time, see `Sink`.
         """
+        self.anew = self.anew or anew
         if if_served and self.state in (State.FORBIDDEN, State.NOT_FOUND):
             return
         self._outdated, self._refreshing, self._if_served = True, False, if_served
@@ -317,7 +321,7 @@ class Reflector(Generic[T]):
             query |= {"resourceVersion": self._applier.version, "resourceVersionMatch": "NotOlderThan"}
         self.lists += 1
         progress = Progress(self.path)
-        await self._paced(self._applier.begin(streamed=False))
+        await self._paced(self._applier.begin(streamed=False, anew=self.anew))
         while True:
             try:
                 response = await self._transport.request(
@@ -340,8 +344,7 @@ class Reflector(Generic[T]):
                 # An older state than requested: the known one is kept until a list of the newest state is read.
                 self._newest_only = True
                 raise _Relist(f"a response older than the last one ({page.version})")
-            if self._on_older is not None and is_older(page.version, self._applier.version):
-                self._on_older()
+            self._compare(page.version)
             # From here on the sink may be ahead of the version that we can name.
             self._newest_only = True
             await self._paced(map(self._applier.upsert, page.items))
@@ -351,8 +354,13 @@ class Reflector(Generic[T]):
             query = {**self._selectors, "limit": str(self._page_size), "continue": page.next_token}
         await self._replaced(page.version)
 
+    def _compare(self, newest: str) -> None:
+        if self._on_older is not None and is_older(newest, self._applier.version):
+            self._on_older()
+
     async def _replaced(self, version: str) -> None:
         await self._paced(self._applier.complete(version))
+        self.anew = self.anew and self._outdated
         self._backoff.reset()
         self._listed, self._newest_only = True, False
         self.synced.set()
@@ -387,13 +395,14 @@ class Reflector(Generic[T]):
             else:
                 self.lists += 1
                 self._newest_only = True
-                await self._paced(self._applier.begin(streamed=True))
+                await self._paced(self._applier.begin(streamed=True, anew=self.anew))
             self._applier.format = self._encodings.of(stream.headers)
             frames = self._applier.format.splitter()
             try:
                 async for chunk in chunks:
                     for frame in frames.feed(chunk):
                         if version := self._handle(frame):
+                            self._compare(version)
                             await self._replaced(version)
                         if self._slices.over():
                             await self._slices.next()

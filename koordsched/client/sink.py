@@ -24,10 +24,11 @@ class Sink(Protocol[T_contra]):
 
     A listing upserts every existing object, whether known or not; then whatever was `known` and is not among them is
     deleted, one key after the other, with pauses in between. Methods are synchronous; an exception is reported like a
-    malformed object and the object skipped.
+    malformed object and the object skipped. `anew`: the server went back in time, and this is the object as it is now:
+    its version may be older than the known one, or be the same and mean another state.
     """
 
-    def upsert(self, obj: T_contra) -> None:
+    def upsert(self, obj: T_contra, anew: bool = False) -> None:
         """The object is new or changed."""
         ...
 

@@ -25,7 +25,7 @@ Subscriber = Callable[[T | None, T | None], None]
 class Store(Generic[T]):
     """All objects of one kind that we know, by (namespace, name)."""
 
-    __slots__ = ("_by_namespace", "_errors", "_subscribers", "departed", "hidden", "kind", "only", "version")
+    __slots__ = ("_by_namespace", "_errors", "_subscribers", "anew", "departed", "hidden", "kind", "only", "version")
 
     def __init__(self, kind: Kind[T], errors: ListenerErrors | None = None) -> None:
         """`errors`: of subscribers."""
@@ -37,6 +37,9 @@ class Store(Generic[T]):
         self._errors = errors if errors is not None else ListenerErrors()
         self.version = 0
         """Grows with every change, so that readers can keep what they derived."""
+        self.anew = False
+        """While subscribers are called, whether this is how the object is after the server went back in time: whatever
+        is known of it, its version says nothing against that."""
         self.departed: dict[tuple[str, str], T] = {}
         """By (namespace, name), objects that are gone and of which a plugin still knows something: journals keep them
         for replays. Maintained by that plugin."""
@@ -89,13 +92,13 @@ class Store(Generic[T]):
         for thing in self:
             self._call(subscriber, None, thing)
 
-    def upsert(self, thing: T) -> T | None:
-        """An object appeared or changed; returns the one before."""
+    def upsert(self, thing: T, anew: bool = False) -> T | None:
+        """An object appeared or changed; returns the one before. `anew`: see the attribute."""
         meta = thing.metadata
         objects = self._by_namespace.setdefault(meta.namespace, {})
         before = objects.get(meta.name)
         objects[meta.name] = thing
-        self._tell(before, thing)
+        self._tell(before, thing, anew)
         return before
 
     def delete(self, namespace: str, name: str) -> T | None:
@@ -108,10 +111,12 @@ class Store(Generic[T]):
             self._tell(before, None)
         return before
 
-    def _tell(self, old: T | None, new: T | None) -> None:
+    def _tell(self, old: T | None, new: T | None, anew: bool = False) -> None:
         self.version += 1
+        self.anew = anew
         for subscriber in self._subscribers:
             self._call(subscriber, old, new)
+        self.anew = False
 
     def _call(self, subscriber: Subscriber[T], old: T | None, new: T | None) -> None:
         if self._errors.owed:
@@ -195,11 +200,11 @@ class PackedStore(Store[T]):
         """See Store."""
         return map(self._read, [kept for objects in self._kept.values() for kept in objects.values()])
 
-    def upsert(self, thing: T) -> None:
-        """An object appeared or changed."""
+    def upsert(self, thing: T, anew: bool = False) -> None:
+        """An object appeared or changed. `anew`: see the attribute."""
         meta = thing.metadata
         self._kept.setdefault(meta.namespace, {})[meta.name] = self._pack(thing)
-        self._tell(None, thing)
+        self._tell(None, thing, anew)
 
     def delete(self, namespace: str, name: str) -> T | None:
         """See Store."""

@@ -68,9 +68,9 @@ class _RawObjectSink(InboxSink[T]):
         self._last = bytes(data)
         return obj
 
-    def upsert(self, obj: T) -> None:
+    def upsert(self, obj: T, anew: bool = False) -> None:
         self._inbox.put(self._raw.put, obj, self._last)
-        super().upsert(obj)
+        super().upsert(obj, anew)
 
     def delete(self, obj: T) -> None:
         meta = obj.metadata

@@ -116,7 +116,7 @@ class JournalRecorder(Recorder):
             return
         self._put(data, change)
 
-    def note_object(self, path: str, obj: HasMetadata, read: Container[str]) -> None:
+    def note_object(self, path: str, obj: HasMetadata, read: Container[str], anew: bool) -> None:
         """Hands on the state of an object, with the annotations of these keys."""
         meta = obj.metadata
         try:
@@ -125,7 +125,7 @@ class JournalRecorder(Recorder):
             self._give_up(f"an object of {path} cannot be encoded: {error}")
             return
         change = Change(path, identity_of(path, meta.namespace, meta.name, meta.uid))
-        self.note(Upsert(path, msgspec.Raw(data)), change)
+        self.note(Upsert(path, msgspec.Raw(data), anew), change)
 
     # --- what decisions ask of the outside --------------------------------------------------------
 
@@ -283,10 +283,10 @@ class _NotedSink(Generic[T]):
         self._sink = sink
         self._read = read
 
-    def upsert(self, obj: T) -> None:
+    def upsert(self, obj: T, anew: bool = False) -> None:
         self._recorder.pause()
-        self._recorder.note_object(self._path, obj, self._read)
-        self._sink.upsert(obj)
+        self._recorder.note_object(self._path, obj, self._read, anew)
+        self._sink.upsert(obj, anew)
 
     def delete(self, obj: T) -> None:
         meta = obj.metadata

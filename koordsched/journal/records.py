@@ -22,10 +22,14 @@ class OfPod(Record, frozen=True):
 
 
 class Upsert(Record, frozen=True, tag=1):
-    """An object of a collection (its path) appeared or changed; what the scheduler reads of it, as MessagePack."""
+    """An object of a collection (its path) appeared or changed; what the scheduler reads of it, as MessagePack.
+
+    `anew`: the server went back in time, see `client.sink`.
+    """
 
     path: str
     object: msgspec.Raw
+    anew: bool = False
 
 
 class Deleted(Record, frozen=True, tag=2):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
 from random import Random
 from typing import Any, TypeVar
 
@@ -158,7 +159,7 @@ class ReplayedScheduler:
         sink = self._sinks.get(record.path)
         if sink is None:
             return  # what only controllers read, or plugins that are not enabled here
-        self._apply(sink.upsert, _decoded(record))
+        self._apply(partial(sink.upsert, anew=record.anew), _decoded(record))
 
     def _deleted(self, record: Deleted) -> None:
         if (sink := self._sinks.get(record.path)) is not None:

@@ -97,7 +97,7 @@ class _Receiver(Generic[T]):
         self._versions: dict[str, tuple[ObjectKey, str]] = {}
         """By uid."""
 
-    def upsert(self, obj: T) -> None:
+    def upsert(self, obj: T, anew: bool = False) -> None:
         meta = obj.metadata
         before = self._versions.get(meta.uid)
         if before is not None and before[1] == meta.resource_version != "":

@@ -14,6 +14,7 @@ from itertools import chain
 from koordsched.api import core
 from koordsched.api.meta import ObjectMeta
 from koordsched.api.quantity import QuantityError
+from koordsched.api.versions import is_older
 from koordsched.client.sink import ObjectKey
 from koordsched.cluster.builtinkinds import NODES
 from koordsched.cluster.events import ASSIGNED_POD_ADD, ASSIGNED_POD_DELETE, NODE_ADD, NODE_DELETE
@@ -36,12 +37,12 @@ class NodeHandler:
     queue: SchedulingQueue[Pod]
     reporter: Reporter
 
-    def upsert(self, node: core.Node) -> None:
-        """A node was added or changed; a heartbeat moves nothing."""
+    def upsert(self, node: core.Node, anew: bool = False) -> None:
+        """A node was added or changed; a heartbeat moves nothing. `anew`: see Sink."""
         table = self.cluster.table
         row = table.row_of.get(node.metadata.name)
         before = table.nodes[row] if row is not None else None
-        if before is not None and is_same_version(before.metadata, node.metadata):
+        if before is not None and is_same_version(before.metadata, node.metadata) and not (anew and before != node):
             return
         if before is not None and before.metadata.uid != node.metadata.uid:
             self.forget(node.metadata.name)  # another machine: the end of the former one was missed
@@ -109,16 +110,16 @@ class PodHandler:
             return uid not in self.cluster.assigned or self.cluster.is_assumed(uid)
         return uid not in self.pending.by_uid
 
-    def upsert(self, wire: core.Pod) -> None:
-        """A pod was added or changed."""
+    def upsert(self, wire: core.Pod, anew: bool = False) -> None:
+        """A pod was added or changed. `anew`: see Sink."""
         if wire.status.phase in TERMINAL:
             # Filtered by the watch; a finished pod holds nothing.
             self.delete(wire)
             return
         if not wire.spec.node_name and wire.spec.scheduler_name not in self._profiles:
-            self._foreign_pod(wire)
+            self._foreign_pod(wire, anew)
             return
-        if self._is_settled(wire):
+        if not anew and self._is_settled(wire):
             return
         try:
             pod = self.cluster.pods.build(wire)
@@ -127,14 +128,14 @@ class PodHandler:
             return
         if self._unreadable:
             self._unreadable.pop(pod.uid, None)
-        self.take(pod)
+        self.take(pod, anew)
 
-    def take(self, pod: Pod) -> None:
-        """A pod was added or changed, one that holds something."""
+    def take(self, pod: Pod, anew: bool = False) -> None:
+        """A pod was added or changed, one that holds something. `anew`: see Sink."""
         if pod.node:
-            self._assigned(pod)
+            self._assigned(pod, anew)
         elif pod.shape.scheduler_name in self._profiles:
-            self._unassigned(pod)
+            self._unassigned(pod, anew)
 
     def delete(self, wire: core.Pod) -> None:
         """A pod is gone."""
@@ -185,8 +186,24 @@ class PodHandler:
             and not self.cluster.is_assumed(uid)
         )
 
-    def _foreign_pod(self, wire: core.Pod) -> None:
+    def _leaves_node(self, uid: str, version: str, anew: bool) -> bool:
+        """Whether a version of a pod without a node counts. If a newer one has a node, it does not: watches do not go
+        back, but lists may. Otherwise the API server took the node away, and the pod leaves it. One that is assumed
+        stays where it is: its binding is not shown yet.
+        """
+        known = self.cluster.assigned.get(uid)
+        if known is None or self.cluster.is_assumed(uid):
+            return True
+        if not anew and not is_older(known.resource_version, version):
+            return False
+        self.cluster.remove_pod(uid)
+        self.queue.move_all(ASSIGNED_POD_DELETE, known, None)
+        return True
+
+    def _foreign_pod(self, wire: core.Pod, anew: bool) -> None:
         """A pod that another scheduler will place: we only count it for plugins that count all pods."""
+        if not self._leaves_node(wire.metadata.uid, wire.metadata.resource_version, anew):
+            return
         if not self.cluster.observed:
             return
         try:
@@ -197,7 +214,7 @@ class PodHandler:
         self._foreign[pod.uid] = _key_of(pod)
         self.cluster.pod_seen(pod)
 
-    def _assigned(self, pod: Pod) -> None:
+    def _assigned(self, pod: Pod, anew: bool) -> None:
         self._foreign.pop(pod.uid, None)
         waiting = self.pending.take(pod.uid)
         if waiting is not None:
@@ -214,16 +231,18 @@ class PodHandler:
             if before is None or (before.labels is pod.labels and before.requests is pod.requests):
                 return
             # It changed while its binding was under way: what it was until now may have kept others out.
-        if before.resource_version != pod.resource_version:
+        if anew or before.resource_version != pod.resource_version:
             for event in pod_events(before, pod):
                 self.queue.move_all(event, before, pod)
 
-    def _unassigned(self, pod: Pod) -> None:
+    def _unassigned(self, pod: Pod, anew: bool) -> None:
         old = self.pending.by_uid.get(pod.uid)
-        if old is not None and old.resource_version == pod.resource_version:
+        if old is not None and not anew and old.resource_version == pod.resource_version:
             return
-        if pod.uid in self.cluster.assigned and not self.cluster.is_assumed(pod.uid):
-            return  # an old version of a pod that has a node already: watches do not go back, lists may
+        if not self._leaves_node(pod.uid, pod.resource_version, anew):
+            return
+        if anew:
+            self.reporter.shows_no_more(pod.uid)
         self.pending.put(pod)
         self.cluster.pod_seen(pod)
         if self.cluster.is_assumed(pod.uid):

@@ -92,8 +92,8 @@ class InboxSink(Generic[T]):
         self._sink = sink
         self._by_name = by_name
 
-    def upsert(self, obj: T) -> None:
-        self._inbox.put(self._sink.upsert, obj)
+    def upsert(self, obj: T, anew: bool = False) -> None:
+        self._inbox.put(self._sink.upsert, obj, anew)
 
     def delete(self, obj: T) -> None:
         self._inbox.put(self._sink.delete, obj)

@@ -186,6 +186,13 @@ class PodStatusWriter:
         record.forgotten = record.task is not None
         self._drop_if_empty(uid, record)
 
+    def lose(self, uid: str) -> None:
+        """What was written may be lost: the pod shows what its newest version does."""
+        record = self._records.get(uid)
+        if record is not None:
+            record.written = None
+            self._drop_if_empty(uid, record)
+
     async def withdraw(self, uid: str) -> None:
         """The pod is about to be bound: what was to be written is set aside, and what is on its way must arrive first.
 

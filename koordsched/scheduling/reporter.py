@@ -44,6 +44,9 @@ class Reporter(handle.EventRecorder):
     def gone(self, uid: str) -> None:
         """The pod is gone or has a node: its status as a pending pod is not written any more."""
 
+    def shows_no_more(self, uid: str) -> None:
+        """The API server went back in time: the pod may not show what was written of it."""
+
     def preempted(
         self, victim: Pod, preemptor: Pod, node: str, *, deleted: bool, behalf: OnBehalf | None = None
     ) -> None:
@@ -128,6 +131,10 @@ class UserReporter(Reporter):
     def gone(self, uid: str) -> None:
         """The pod is gone or has a node."""
         self._status.forget(uid)
+
+    def shows_no_more(self, uid: str) -> None:
+        """The pod may not show what was written of it."""
+        self._status.lose(uid)
 
     def preempted(
         self, victim: Pod, preemptor: Pod, node: str, *, deleted: bool, behalf: OnBehalf | None = None

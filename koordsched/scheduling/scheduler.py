@@ -281,6 +281,7 @@ class Scheduler:
             inbox=inbox,
             raw_objects=shown,
             unreadable=self.unreadable,
+            binding=lambda: {placement.pod.uid for placement in self.binding.under_way},
             accept=resolved.accept,
             watch_list="WatchListClient" in resolved.features,
             recorder=recorder,

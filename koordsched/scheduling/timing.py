@@ -50,10 +50,10 @@ class TimedSink(Generic[T]):
         self._durations = metrics.event_handling_duration
         self._bound: dict[tuple[EventResource, ActionType], Histogram] = {}
 
-    def upsert(self, obj: T) -> None:
+    def upsert(self, obj: T, anew: bool = False) -> None:
         action = ActionType.ADD if self.is_new(obj) else ActionType.UPDATE
         started = self.clock()
-        self.sink.upsert(obj)
+        self.sink.upsert(obj, anew)
         self._of(obj, action).observe(self.clock() - started)
 
     def delete(self, obj: T) -> None:

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from random import Random
 from typing import Any, Generic, TypeVar
 
@@ -71,14 +70,15 @@ class ObjectSink(Generic[T]):
             else {}
         )
 
-    def upsert(self, obj: T) -> None:
-        known = self._store.metadata_of(obj.metadata.namespace, obj.metadata.name)
-        if known is not None and is_same_version(known, obj.metadata):
+    def upsert(self, obj: T, anew: bool = False) -> None:
+        name = obj.metadata.namespace, obj.metadata.name
+        known = self._store.metadata_of(*name)
+        if known is not None and is_same_version(known, obj.metadata) and not (anew and self._store.get(*name) != obj):
             return
-        before = self._store.upsert(obj)
+        before = self._store.upsert(obj, anew)
         if known is None:
             self._tell(ActionType.ADD, None, obj)
-        elif known.resource_version != obj.metadata.resource_version:
+        elif anew or known.resource_version != obj.metadata.resource_version:
             self._tell(ActionType.UPDATE, before, obj)
 
     def delete(self, obj: T) -> None:
@@ -127,12 +127,16 @@ class Watches:
         raw_objects: ExtenderObjects | None = None,
         recorder: Recorder = NOT_RECORDING,
         unreadable: Unreadable,
+        binding: Callable[[], Container[str]] = tuple,
         accept: str = JSON,
         watch_list: bool = False,
     ) -> None:
-        """`accept`: the encodings to ask for (Accept header). `watch_list`: have first lists streamed where the server
-        can do that."""
+        """`binding`: the uids of the pods whose binding is under way. `accept`: the encodings to ask for (Accept
+        header). `watch_list`: have first lists streamed where the server can do that."""
         self._transport = transport
+        self._cluster = cluster
+        self._pending = pods.pending
+        self._binding = binding
         self._read_annotations = cluster.read_annotations
         self._objects = cluster.objects
         self._clock = clock
@@ -254,16 +258,42 @@ class Watches:
             return
         _log.warning("everything is read anew from the API server before pods are placed: %s", why)
         self.reading_anew.update(self.reflectors)
+        under_way = self._binding()
+        bound = [pod for pod in self._cluster.assumed.values() if pod.uid not in under_way]
         loop = asyncio.get_running_loop()
         for path, reflector in self.reflectors.items():
-            task = loop.create_task(self._relist(path, reflector), name=f"reading {path} anew")
+            task = loop.create_task(self._relist(path, reflector, bound), name=f"reading {path} anew")
             self._relists.add(task)
             task.add_done_callback(self._relists.discard)
 
-    async def _relist(self, path: str, reflector: Reflector[Any]) -> None:
-        await reflector.relist(if_served=True)
+    async def _relist(self, path: str, reflector: Reflector[Any], bound: Sequence[Pod]) -> None:
+        """`bound`: assumed pods that were bound before."""
+        await reflector.relist(if_served=True, anew=True)
+        if not reflector.anew:
+            for pod in bound:
+                self._put(self._unbind, path, pod)
         self.reading_anew.discard(path)
         self._on_progress()
+
+    def _unbind(self, path: str, pod: Pod) -> None:
+        """Its binding would be known now: if the pod is still only assumed, it is lost, and the pod scheduled again."""
+        if self._cluster.assumed.get(pod.uid) is not pod:
+            return
+        store = self._objects.at(path)
+        things: Iterable[HasMetadata] = ()
+        if path == PODS and (newest := self._pending.newest(pod)) is not None and newest.wire is not None:
+            things = (newest.wire,)
+        elif store is not None and store.kind.scheduled:
+            things = [thing for thing in store if thing.metadata.uid == pod.uid]
+        for thing in things:
+            self._recorded[path].delete_key(_key_of(thing.metadata))
+            self._recorded[path].upsert(thing)
+
+    def _put(self, change: Callable[..., None], *args: Any) -> None:
+        if self._inbox is not None:
+            self._inbox.put(change, *args)
+        else:
+            change(*args)
 
     def _state_changed(self, path: str, state: State, error: ClientError | None) -> None:
         if state is State.FORBIDDEN and error is not None:
@@ -318,10 +348,7 @@ class Watches:
 
         What is older than what a watch has shown is not: an object that is gone by now would stay for ever.
         """
-        if self._inbox is not None:
-            self._inbox.put(partial(self._take_in, path), thing)
-        else:
-            self._take_in(path, thing)
+        self._put(self._take_in, path, thing)
 
     def _take_in(self, path: str, thing: HasMetadata) -> None:
         store = self._objects.at(path)

@@ -165,9 +165,9 @@ class _PodSink:
         self._sink = sink
         self._shadow = shadow
 
-    def upsert(self, obj: core.Pod) -> None:
+    def upsert(self, obj: core.Pod, anew: bool = False) -> None:
         self._shadow.seen(obj)
-        self._sink.upsert(obj)
+        self._sink.upsert(obj, anew)
 
     def delete(self, obj: core.Pod) -> None:
         self._shadow.gone(obj.metadata.uid)

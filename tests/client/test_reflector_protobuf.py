@@ -37,7 +37,7 @@ class Sink:
     def __init__(self):
         self.pods = {}
 
-    def upsert(self, obj):
+    def upsert(self, obj, anew=False):
         self.pods[obj.metadata.name] = obj
 
     def delete(self, obj):

@@ -37,7 +37,7 @@ class LaboriousSink(RecordingSink):
         super().__init__()
         self.deleting = asyncio.Event()
 
-    def upsert(self, obj):
+    def upsert(self, obj, anew=False):
         self.labour.seconds += 1e-4
         super().upsert(obj)
 
@@ -95,7 +95,7 @@ def test_kinds_that_are_listed_at_once_take_turns():
         slices = TimeSlices(labour)
 
         class Sink(LaboriousSink):
-            def upsert(self, obj):
+            def upsert(self, obj, anew=False):
                 order.append(self)
                 super().upsert(obj)
 

@@ -32,7 +32,7 @@ class RecordingSink:
         self.calls = []
         self.reject = set()
 
-    def upsert(self, obj):
+    def upsert(self, obj, anew=False):
         if obj.metadata.name in self.reject:
             raise RuntimeError(f"cannot take {obj.metadata.name}")
         key = ObjectKey(obj.metadata.namespace, obj.metadata.name, obj.metadata.uid)

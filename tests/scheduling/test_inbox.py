@@ -19,14 +19,15 @@ class Recorder:
         self.seen = []
 
     def __getattr__(self, name):
-        return lambda *args: self.seen.append((name, *args))
+        return lambda obj, *anew: self.seen.append((name, obj, *filter(None, anew)))
 
 
 def test_open_inbox_applies_at_once():
     recorder = Recorder()
     sink = InboxSink(Inbox(), recorder)
     sink.upsert("a")
-    assert recorder.seen == [("upsert", "a")]
+    sink.upsert("b", True)
+    assert recorder.seen == [("upsert", "a"), ("upsert", "b", True)]
 
 
 def test_held_changes_are_applied_in_order_including_late_ones():
@@ -76,7 +77,7 @@ def test_what_waits_is_known():
     """A listing that lacks it comes after it, also if both wait."""
 
     class Known(Recorder):
-        def upsert(self, obj):
+        def upsert(self, obj, anew=False):
             raise AssertionError("not yet")
 
         def known(self):
@@ -96,7 +97,7 @@ def test_who_takes_over_a_name_is_not_taken_out_with_whom_had_it(by_name):
     """Three nodes of one name, one after the other: the first is known, the others wait. A listing shows the last."""
 
     class Known(Recorder):
-        def upsert(self, obj):
+        def upsert(self, obj, anew=False):
             raise AssertionError("not yet")
 
         def known(self):

@@ -270,10 +270,10 @@ def test_decisions_are_judged_before_the_state_has_them(monkeypatch):
         embedded = populated()
         async with trial_on(embedded) as shadow, scheduler_on(embedded):
 
-            def spied(handler, wire):
+            def spied(handler, wire, anew=False):
                 if handler is shadow.scheduler.pod_handler and wire.spec.node_name:
                     seen.append((shadow.tally.decisions, len(shadow.scheduler.cluster.assigned)))
-                original(handler, wire)
+                original(handler, wire, anew)
 
             monkeypatch.setattr(PodHandler, "upsert", spied)
             await arrive(embedded, 3, every=1)

@@ -51,7 +51,7 @@ class Observation:
 
     # --- sink ------------------------------------------------------------------------------------
 
-    def upsert(self, obj: core.Pod) -> None:
+    def upsert(self, obj: core.Pod, anew: bool = False) -> None:
         """A pod is new or changed."""
         uid, now = obj.metadata.uid, self._clock()
         self._pods[uid] = obj

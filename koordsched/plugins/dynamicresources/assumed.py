@@ -1,7 +1,7 @@
 """Claims as the scheduler knows them: as the API server last showed them, or as they are assumed to be.
 
-Upstream's assume cache (dra spec 3.3): nothing older than what is known counts, whichever way it comes, and subscribers
-hear of every change of what is known.
+Upstream's assume cache (dra spec 3.3): nothing older than what is known counts, whichever way it comes, unless the
+server went back in time; and subscribers hear of every change of what is known.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ class AssumedClaims:
     """The newest known state of every claim."""
 
     def __init__(self, store: Store[ResourceClaim]) -> None:
+        self._store = store
         self._seen: dict[ClaimKey, ResourceClaim] = {}
         self._latest: dict[ClaimKey, ResourceClaim] = {}
         self._subscribers: list[Subscriber[ResourceClaim]] = []
@@ -80,7 +81,7 @@ class AssumedClaims:
             return
         key = key_of(new)
         known = self._latest.get(key)
-        if known is not None and not _is_newer(new, known):
+        if known is not None and not self._store.anew and not _is_newer(new, known):
             return
         self._seen[key] = self._latest[key] = new
         self._tell(known, new)

@@ -66,3 +66,15 @@ def test_states_without_versions_are_taken_as_they_come(store):
     for count in (1, 2):
         store.upsert(convert(claim(count=count), ResourceClaim))
         assert claims.get("default", "c").spec.devices.requests[0].exactly.count == count
+
+
+def test_after_the_server_went_back_in_time_what_it_shows_counts(store):
+    claims = AssumedClaims(store)
+    store.upsert(at(5))
+    claims.assume(at(6))
+    store.upsert(at(3), anew=True)
+    assert versions(claims) == ("3", "3")
+    store.upsert(at(2))
+    assert versions(claims) == ("3", "3")
+    store.upsert(at(3, count=2), anew=True)
+    assert claims.get("default", "c").spec.devices.requests[0].exactly.count == 2

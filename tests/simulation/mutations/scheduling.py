@@ -59,11 +59,11 @@ def pod_on_another_node_counted_where_it_was(original):
 
 @mutation(PodHandler, "_assigned")
 def pod_on_another_node_wakes_no_pod(original):
-    def assigned(self, pod):
+    def assigned(self, pod, anew):
         if _is_elsewhere(self.cluster, pod):
             self.cluster.set_pod(pod)
         else:
-            original(self, pod)
+            original(self, pod, anew)
 
     return assigned
 
@@ -108,9 +108,9 @@ def taint_changes_not_logged(original):
 
 @mutation(PodHandler, "_assigned")
 def confirmation_of_an_assumed_pod_ignored(original):
-    def assigned(self, pod):
+    def assigned(self, pod, anew):
         if not self.cluster.is_assumed(pod.uid):
-            original(self, pod)
+            original(self, pod, anew)
 
     return assigned
 
