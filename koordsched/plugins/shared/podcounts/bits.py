@@ -23,7 +23,7 @@ def bits(members: Iterable[int]) -> int:
 
 
 class BitIndex(Generic[K]):
-    """Members by key. Filled first, asked then."""
+    """Members by key."""
 
     __slots__ = ("_kept", "_members")
 
@@ -34,6 +34,19 @@ class BitIndex(Generic[K]):
     def add(self, key: K, member: int) -> None:
         """Each member once for each key."""
         self._members.setdefault(key, []).append(member)
+        if key in self._kept:
+            self._kept[key] |= 1 << member
+
+    def remove(self, key: K, member: int) -> None:
+        """It must be one of the key."""
+        members = self._members[key]
+        members.remove(member)
+        if len(members) <= _FEW:
+            self._kept.pop(key, None)
+        elif key in self._kept:
+            self._kept[key] ^= 1 << member
+        if not members:
+            del self._members[key]
 
     def of(self, keys: Iterable[K]) -> int:
         """The members of any of the keys."""
@@ -54,6 +67,9 @@ class BitIndex(Generic[K]):
     def keys(self) -> KeysView[K]:
         """The keys that have members."""
         return self._members.keys()
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._members
 
     def __bool__(self) -> bool:
         return bool(self._members)

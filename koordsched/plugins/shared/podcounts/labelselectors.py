@@ -6,32 +6,18 @@ it costs what the pod's labels have to do with. Selectors are members of sets th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from koordsched.api.selectors import SelectorError, value_test
-from koordsched.plugins.shared.podcounts.bits import BitIndex, bits
-
-Requirement = tuple[str, str, tuple[str, ...]]
-"""(label key, operator, values)."""
+from koordsched.api.selectors import Requirement, Selector
+from koordsched.plugins.shared.podcounts.bits import BitIndex
 
 Requirements = tuple[Requirement, ...]
 """ANDed; none at all match everything."""
 
-_TAKES_VALUES = {"In": True, "NotIn": True, "Exists": False, "DoesNotExist": False}
 _NEGATIVE = ("NotIn", "DoesNotExist")
 
 Spot = str | tuple[str, str]
 """A label key, whatever its value, or a key and a value."""
-
-
-def check(requirements: Requirements) -> None:
-    """Raises SelectorError if one is not valid."""
-    for _, operator, values in requirements:
-        takes_values = _TAKES_VALUES.get(operator)
-        if takes_values is None:
-            raise SelectorError(f"{operator[:64]!r} is not a valid label selector operator")
-        if takes_values is not bool(values):
-            value_test(operator, values)
 
 
 def is_negative(requirement: Requirement) -> bool:
@@ -45,44 +31,76 @@ def spots_of(requirement: Requirement) -> Sequence[Spot]:
     return [(key, value) for value in dict.fromkeys(values)] if values else (key,)
 
 
-class LabelSelectors:
-    """Selectors by number, from 0; they must be valid.
+def _spots(key: str, values: Collection[str] | None) -> Iterator[Spot]:
+    if values is None:
+        yield key
+    else:
+        yield from ((key, value) for value in dict.fromkeys(values))
 
-    The positive requirements of a selector are in slots 0, 1, 2 ...: where none of a slot is true, no selector matches
+
+class LabelSelectors:
+    """Selectors by number, which come and go.
+
+    The keys that a selector requires are in slots 0, 1, 2 ...: where none of a slot is as required, no selector matches
     that has so many.
     """
 
     __slots__ = ("_beyond", "_every", "_keys", "_negative", "_positive", "_slots")
 
-    def __init__(self, selectors: Iterable[Requirements]) -> None:
+    def __init__(self, selectors: Iterable[Requirements] = ()) -> None:
+        """`selectors`: the first ones, numbered from 0; they must be valid."""
         self._negative: BitIndex[Spot] = BitIndex()
         self._positive: BitIndex[tuple[Spot, int]] = BitIndex()
         self._slots: dict[Spot, dict[int, None]] = {}
-        beyond: list[list[int]] = []
-        number = -1
-        for number, requirements in enumerate(selectors):
-            slot = 0
-            for requirement in dict.fromkeys(requirements):
-                spots = spots_of(requirement)
-                if is_negative(requirement):
-                    self._take_negative(number, spots)
-                    continue
-                if slot == len(beyond):
-                    beyond.append([])
-                beyond[slot].append(number)
-                for spot in spots:
-                    self._slots.setdefault(spot, {})[slot] = None
-                    self._positive.add((spot, slot), number)
-                slot += 1
-        self._every = (1 << (number + 1)) - 1
-        self._beyond = [bits(members) for members in beyond]
+        self._every = 0
+        self._beyond: list[int] = []
         """By slot, the selectors with a requirement in it."""
-        found = (*self._slots, *self._negative.keys())
-        self._keys = {spot if isinstance(spot, str) else spot[0] for spot in found}
+        self._keys: dict[str, int] = {}
+        """How many requirements there are on each."""
+        for number, requirements in enumerate(selectors):
+            self.put(number, Selector(requirements))
 
-    def _take_negative(self, number: int, spots: Iterable[Spot]) -> None:
-        for spot in spots:
-            self._negative.add(spot, number)
+    def put(self, number: int, selector: Selector) -> None:
+        """A selector under a number that no other has."""
+        bit = 1 << number
+        self._every |= bit
+        for key, values in selector.forbidden.items():
+            self._keys[key] = self._keys.get(key, 0) + 1
+            for spot in _spots(key, values):
+                self._negative.add(spot, number)
+        for slot, (key, values) in enumerate(selector.required.items()):
+            self._keys[key] = self._keys.get(key, 0) + 1
+            if slot == len(self._beyond):
+                self._beyond.append(0)
+            self._beyond[slot] |= bit
+            for spot in _spots(key, values):
+                self._slots.setdefault(spot, {})[slot] = None
+                self._positive.add((spot, slot), number)
+
+    def drop(self, number: int, selector: Selector) -> None:
+        """The selector that was put under this number goes."""
+        bit = 1 << number
+        self._every ^= bit
+        for key, values in selector.forbidden.items():
+            self._release(key)
+            for spot in _spots(key, values):
+                self._negative.remove(spot, number)
+        for slot, (key, values) in enumerate(selector.required.items()):
+            self._release(key)
+            self._beyond[slot] ^= bit
+            for spot in _spots(key, values):
+                self._positive.remove((spot, slot), number)
+                if (spot, slot) not in self._positive:
+                    del self._slots[spot][slot]
+                    if not self._slots[spot]:
+                        del self._slots[spot]
+        while self._beyond and not self._beyond[-1]:
+            self._beyond.pop()
+
+    def _release(self, key: str) -> None:
+        self._keys[key] -= 1
+        if not self._keys[key]:
+            del self._keys[key]
 
     def matching(self, labels: Mapping[str, str]) -> int:
         """The selectors that match these labels, as bits."""
