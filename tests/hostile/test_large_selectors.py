@@ -41,6 +41,21 @@ LARGE = {
 }
 
 
+def compiled(expressions):
+    return compile_selector(convert({"matchExpressions": expressions}, LabelSelector))
+
+
+@pytest.mark.parametrize("expressions", LARGE.values(), ids=LARGE)
+def test_a_large_selector_costs_no_more_than_a_small_one(expressions):
+    few, many, labels = compiled(expressions(10)), compiled(expressions(1000)), {"app": "web", "u": "1"}
+    with counted() as steps:
+        said = few.matches(labels)
+    cost = steps.count
+    with counted() as steps:
+        assert many.matches(labels) == said
+    assert steps.count <= cost
+
+
 def budget(name, expressions, allowed=1, disrupted=(), namespace="default"):
     return {
         "apiVersion": "policy/v1",
@@ -75,7 +90,9 @@ def judge(bench):
 @pytest.mark.parametrize("expressions", LARGE.values(), ids=LARGE)
 def test_what_a_large_budget_says_costs_no_more_than_what_a_small_one_says(expressions):
     said, few = judge(crowded(budget("b", expressions(10))))
-    assert judge(crowded(budget("b", expressions(1000)))) == (said, pytest.approx(few, rel=0.2))
+    same, many = judge(crowded(budget("b", expressions(1000))))
+    assert same == said
+    assert many < 1.5 * few
 
 
 def test_thousands_of_budgets_are_asked_at_once():
@@ -83,7 +100,9 @@ def test_thousands_of_budgets_are_asked_at_once():
     many = [budget(f"b{i}", [expression(f"a{i}", "DoesNotExist")], allowed=2) for i in range(1000)]
     said, cost = judge(crowded(*few))
     assert said == [[False, False, True, True]] * 5
-    assert judge(crowded(*many)) == (said, pytest.approx(cost, rel=0.2))
+    same, more = judge(crowded(*many))
+    assert same == said
+    assert more < 1.5 * cost
 
 
 def test_a_budget_that_changes_concerns_the_pods_of_its_namespace(monkeypatch):
@@ -167,8 +186,7 @@ def free_volumes(labels):
 
 
 def demanding(expressions):
-    selector = convert({"matchExpressions": expressions}, LabelSelector)
-    return Demand(convert(claim("c", "1"), PersistentVolumeClaim), "late", 1, compile_selector(selector))
+    return Demand(convert(claim("c", "1"), PersistentVolumeClaim), "late", 1, compiled(expressions))
 
 
 def got(free, demands):
@@ -186,7 +204,7 @@ def test_which_volumes_a_claim_selects_costs_as_little_for_many_requirements_as_
     cost = steps.count
     with counted() as steps:
         assert got(free, [many]) == expected
-    assert steps.count == pytest.approx(cost, rel=0.2)
+    assert steps.count < 1.5 * cost
 
 
 def test_claims_do_not_ask_one_volume_after_the_other():
@@ -225,6 +243,6 @@ def test_a_free_volume_with_other_labels_is_selected_by_them():
 @pytest.mark.parametrize(("one", "other"), [*product(LARGE, repeat=2)])
 def test_requirements_on_the_same_key_hold_together(one, other):
     expressions = [*LARGE[one](3), *LARGE[other](12)]
-    compiled = compile_selector(convert({"matchExpressions": expressions}, LabelSelector))
+    selector = compiled(expressions)
     for labels in ({}, {"app": "web"}, {"app": "v1"}, {"app": "v11"}, {"app": "web", "a1": "x"}, {"a1": "z"}):
-        assert compiled.matches(labels) == label_selector_matches({"matchExpressions": expressions}, labels)
+        assert selector.matches(labels) == label_selector_matches({"matchExpressions": expressions}, labels)

@@ -6,10 +6,10 @@ it costs what the pod's labels have to do with. Selectors are members of sets th
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from koordsched.api.selectors import Requirement, Selector
-from koordsched.plugins.shared.podcounts.bits import BitIndex
+from koordsched.plugins.shared.podcounts.bits import BitIndex, Counters
 
 Requirements = tuple[Requirement, ...]
 """ANDed; none at all match everything."""
@@ -28,94 +28,67 @@ def is_negative(requirement: Requirement) -> bool:
 def spots_of(requirement: Requirement) -> Sequence[Spot]:
     """The labels that make the requirement true, or false if it is a negative one."""
     key, _, values = requirement
-    return [(key, value) for value in dict.fromkeys(values)] if values else (key,)
+    return _spots(key, values or None)
 
 
-def _spots(key: str, values: Collection[str] | None) -> Iterator[Spot]:
-    if values is None:
-        yield key
-    else:
-        yield from ((key, value) for value in dict.fromkeys(values))
+def _spots(key: str, values: Collection[str] | None) -> Sequence[Spot]:
+    return (key,) if values is None else [(key, value) for value in dict.fromkeys(values)]
 
 
 class LabelSelectors:
-    """Selectors by number, which come and go.
-
-    The keys that a selector requires are in slots 0, 1, 2 ...: where none of a slot is as required, no selector matches
-    that has so many.
+    """Selectors by number, which come and go. One matches if none of the labels is one that it forbids, and as many as
+    it requires are ones that it requires.
     """
 
-    __slots__ = ("_beyond", "_every", "_keys", "_negative", "_positive", "_slots")
+    __slots__ = ("_every", "_keys", "_negative", "_positive", "_required")
 
     def __init__(self, selectors: Iterable[Requirements] = ()) -> None:
         """`selectors`: the first ones, numbered from 0; they must be valid."""
         self._negative: BitIndex[Spot] = BitIndex()
-        self._positive: BitIndex[tuple[Spot, int]] = BitIndex()
-        self._slots: dict[Spot, dict[int, None]] = {}
-        self._every = 0
-        self._beyond: list[int] = []
-        """By slot, the selectors with a requirement in it."""
+        self._positive: BitIndex[Spot] = BitIndex()
+        self._required = Counters()
+        """How many labels each requires."""
         self._keys: dict[str, int] = {}
         """How many requirements there are on each."""
+        self._every = 0
         for number, requirements in enumerate(selectors):
             self.put(number, Selector(requirements))
 
     def put(self, number: int, selector: Selector) -> None:
         """A selector under a number that no other has."""
-        bit = 1 << number
-        self._every |= bit
-        for key, values in selector.forbidden.items():
-            self._keys[key] = self._keys.get(key, 0) + 1
-            for spot in _spots(key, values):
-                self._negative.add(spot, number)
-        for slot, (key, values) in enumerate(selector.required.items()):
-            self._keys[key] = self._keys.get(key, 0) + 1
-            if slot == len(self._beyond):
-                self._beyond.append(0)
-            self._beyond[slot] |= bit
-            for spot in _spots(key, values):
-                self._slots.setdefault(spot, {})[slot] = None
-                self._positive.add((spot, slot), number)
+        self._every |= 1 << number
+        self._required.set(number, len(selector.required))
+        keys = self._keys
+        for index, values_by_key in self._indexed(selector):
+            for key, values in values_by_key.items():
+                keys[key] = keys.get(key, 0) + 1
+                for spot in _spots(key, values):
+                    index.add(spot, number)
 
     def drop(self, number: int, selector: Selector) -> None:
         """The selector that was put under this number goes."""
-        bit = 1 << number
-        self._every ^= bit
-        for key, values in selector.forbidden.items():
-            self._release(key)
-            for spot in _spots(key, values):
-                self._negative.remove(spot, number)
-        for slot, (key, values) in enumerate(selector.required.items()):
-            self._release(key)
-            self._beyond[slot] ^= bit
-            for spot in _spots(key, values):
-                self._positive.remove((spot, slot), number)
-                if (spot, slot) not in self._positive:
-                    del self._slots[spot][slot]
-                    if not self._slots[spot]:
-                        del self._slots[spot]
-        while self._beyond and not self._beyond[-1]:
-            self._beyond.pop()
+        self._every ^= 1 << number
+        self._required.set(number, 0)
+        keys = self._keys
+        for index, values_by_key in self._indexed(selector):
+            for key, values in values_by_key.items():
+                keys[key] -= 1
+                if not keys[key]:
+                    del keys[key]
+                for spot in _spots(key, values):
+                    index.remove(spot, number)
 
-    def _release(self, key: str) -> None:
-        self._keys[key] -= 1
-        if not self._keys[key]:
-            del self._keys[key]
+    def _indexed(self, selector: Selector) -> Iterable[tuple[BitIndex[Spot], Mapping[str, Collection[str] | None]]]:
+        return (self._positive, selector.required), (self._negative, selector.forbidden)
 
     def matching(self, labels: Mapping[str, str]) -> int:
         """The selectors that match these labels, as bits."""
         keys = self._keys
         spots: list[Spot] = []
+        missing = self._required.copy()
         for key in keys if len(keys) < len(labels) else labels:
             if key in keys and (value := labels.get(key)) is not None:
-                spots += (key, (key, value))
-        found = self._every & ~self._negative.of(spots)
-        true: dict[int, int] = {}
-        for spot in spots:
-            for slot in self._slots.get(spot, ()):
-                true[slot] = true.get(slot, 0) | self._positive.of(((spot, slot),))
-        for slot, members in enumerate(self._beyond):
-            if slot not in true:
-                return found & ~members  # those with requirements in later slots are among them
-            found &= true[slot] | ~members
-        return found
+                of_label = (key, (key, value))
+                spots += of_label
+                missing.count_down(self._positive.of(of_label))
+        return self._every & ~self._negative.of(spots) & ~missing.positive

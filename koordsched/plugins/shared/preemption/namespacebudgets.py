@@ -1,7 +1,7 @@
 """The PodDisruptionBudgets of one namespace, asked all at once.
 
 Any user of a namespace may create them, thousands of them or with thousands of requirements each. So what a pod costs
-depends on its labels: budgets are bits of numbers, and how much each allows is in numbers of such bits, too.
+depends on its labels: budgets are the bits of numbers.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from koordsched.api.meta import LabelSelector
 from koordsched.api.policy import PodDisruptionBudget
 from koordsched.api.selectors import EVERYTHING, Selector, SelectorError, compile_selector
 from koordsched.cluster.pod import Pod
-from koordsched.plugins.shared.podcounts.bits import BitIndex
+from koordsched.plugins.shared.podcounts.bits import BitIndex, Counters
 from koordsched.plugins.shared.podcounts.labelselectors import LabelSelectors
 
-Left = dict[str, list[int]]
-"""By namespace, how many disruptions each budget still allows: per binary digit, the budgets that have it, as bits."""
+Left = dict[str, Counters]
+"""By namespace, how many disruptions each budget still allows."""
 
 
 class _Budget:
@@ -30,7 +30,7 @@ class _Budget:
 class NamespaceBudgets:
     """Those that protect any pod. `exhausted`: which break with any pod that they protect, as bits."""
 
-    __slots__ = ("_by_name", "_charged", "_digits", "_free", "_selectors", "exhausted")
+    __slots__ = ("_allowed", "_by_name", "_charged", "_free", "_selectors", "exhausted")
 
     def __init__(self) -> None:
         self._by_name: dict[str, _Budget] = {}
@@ -38,7 +38,7 @@ class NamespaceBudgets:
         self._selectors = LabelSelectors()
         self._charged: BitIndex[str] = BitIndex()
         """By name of a pod, the budgets that were charged for its eviction."""
-        self._digits: list[int] = []
+        self._allowed = Counters()
         self.exhausted = 0
 
     def __bool__(self) -> bool:
@@ -83,10 +83,7 @@ class NamespaceBudgets:
             self._charged.add(name, budget.number)
         budget.allowed, budget.disrupted = allowed, disrupted
         self.exhausted = self.exhausted & ~bit | (bit if allowed <= 0 and not disrupted else 0)
-        left = max(0, allowed)
-        self._digits += [0] * (left.bit_length() - len(self._digits))
-        for digit, having in enumerate(self._digits):
-            self._digits[digit] = having & ~bit | (bit if left >> digit & 1 else 0)
+        self._allowed.set(budget.number, max(0, allowed))
 
     def protecting(self, pod: Pod) -> int:
         """The budgets that protect the pod, as bits."""
@@ -95,30 +92,16 @@ class NamespaceBudgets:
 
     def least_allowed(self, found: int) -> int:
         """The fewest disruptions that one of these budgets allows."""
-        least = 0
-        for digit in range(len(self._digits) - 1, -1, -1):
-            fewer = found & ~self._digits[digit]
-            if fewer:
-                found = fewer
-            else:
-                least |= 1 << digit
-        return least
+        return self._allowed.least(found)
 
     def take(self, pod: Pod, found: int, left: Left) -> bool:
         """Evicts a pod that these budgets protect, and counts `left` down; whether that breaks one."""
-        digits = left.get(pod.namespace)
-        if digits is None:
-            digits = left[pod.namespace] = self._digits.copy()
+        allowed = left.get(pod.namespace)
+        if allowed is None:
+            allowed = left[pod.namespace] = self._allowed.copy()
         found &= ~self._charged.of((pod.name,))
-        some = 0
-        for having in digits:
-            some |= having
-        borrowing = found & some
-        for digit, having in enumerate(digits):
-            if not borrowing:
-                break
-            digits[digit] = having ^ borrowing
-            borrowing &= ~having
+        some = allowed.positive
+        allowed.count_down(found & some)
         return found & ~some > 0
 
 
