@@ -6,7 +6,7 @@ Source: apimachinery `labels.Requirement`, component-helpers `nodeaffinity`; def
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from koordsched.api.core import NodeSelectorRequirement
 from koordsched.api.meta import LabelSelector
@@ -83,50 +83,100 @@ def value_test(operator: str, values: tuple[str, ...]) -> ValueTest:
     raise SelectorError(f"{operator[:64]!r} is not a valid selector operator")
 
 
-class Selector:
-    """A compiled label selector.
+Requirement = tuple[str, str, tuple[str, ...]]
+"""One of a label selector: (label key, operator, values)."""
 
-    `requirements` is the ANDed list of (key, test); `equalities` the (key, value) pairs that every match
-    must carry, which an index can be keyed by; `empty` is true for `{}`, which matches everything.
+_TAKES_VALUES = {"In": True, "NotIn": True, "Exists": False, "DoesNotExist": False}
+_FEW_VALUES = 8
+"""Up to so many values are compared one by one."""
+
+
+def check(requirements: Iterable[Requirement]) -> None:
+    """Raises SelectorError if one is not valid."""
+    for _, operator, values in requirements:
+        takes_values = _TAKES_VALUES.get(operator)
+        if takes_values is None:
+            raise SelectorError(f"{operator[:64]!r} is not a valid label selector operator")
+        if takes_values is not bool(values):
+            value_test(operator, values)
+
+
+class Selector:
+    """A compiled label selector. Users write tens of thousands of requirements: a verdict costs what the labels take.
+
+    `required`: by key, the values of which the label must have one, None for any; `forbidden`: the values that it must
+    not have. `equalities` are the (key, value) pairs that every match must carry, which an index can be keyed by;
+    `empty` is true for `{}`, which matches everything.
     """
 
-    __slots__ = ("empty", "equalities", "requirements")
+    __slots__ = ("empty", "equalities", "forbidden", "required")
 
-    def __init__(self, requirements: tuple[tuple[str, ValueTest], ...], equalities: tuple[tuple[str, str], ...]):
-        self.requirements = requirements
-        self.equalities = equalities
-        self.empty = not requirements
+    def __init__(self, requirements: Iterable[Requirement]) -> None:
+        """The requirements, which must be valid, are ANDed."""
+        self.required: dict[str, Collection[str] | None] = {}
+        self.forbidden: dict[str, Collection[str] | None] = {}
+        equalities: list[tuple[str, str]] = []
+        for key, operator, values in requirements:
+            if operator == "In":
+                if len(values) == 1:
+                    equalities.append((key, values[0]))
+                known = self.required.get(key)
+                self.required[key] = _compact(values) if known is None else _common(known, values)
+            elif operator == "Exists":
+                self.required.setdefault(key)
+            elif operator == "DoesNotExist":
+                self.forbidden[key] = None
+            elif key not in self.forbidden:
+                self.forbidden[key] = _compact(values)
+            elif (known := self.forbidden[key]) is not None:
+                self.forbidden[key] = _joined(known, values)
+        self.equalities = tuple(equalities)
+        self.empty = not self.required and not self.forbidden
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Whether the labels satisfy every requirement."""
-        get = labels.get
-        return all(test(get(key)) for key, test in self.requirements)
+        required, forbidden = self.required, self.forbidden
+        if len(required) > len(labels):
+            return False
+        for key, wanted in required.items():
+            value = labels.get(key)
+            if value is None or (wanted is not None and value not in wanted):
+                return False
+        for key in forbidden if len(forbidden) < len(labels) else labels:
+            if key in forbidden and (value := labels.get(key)) is not None:
+                unwanted = forbidden[key]
+                if unwanted is None or value in unwanted:
+                    return False
+        return True
 
-    @property
-    def keys(self) -> tuple[str, ...]:
-        """The label keys that the verdict depends on."""
-        return tuple(key for key, _ in self.requirements)
+
+def _compact(values: tuple[str, ...]) -> Collection[str]:
+    return values if len(values) <= _FEW_VALUES else frozenset(values)
 
 
-EVERYTHING = Selector((), ())
+def _common(known: Collection[str], values: tuple[str, ...]) -> Collection[str]:
+    """The values in both."""
+    wanted = _compact(values)
+    return _compact(tuple(value for value in known if value in wanted))
+
+
+def _joined(known: Collection[str], values: tuple[str, ...]) -> set[str]:
+    joined = known if isinstance(known, set) else set(known)
+    joined.update(values)
+    return joined
+
+
+EVERYTHING = Selector(())
 
 
 def compile_selector(selector: LabelSelector) -> Selector:
     """Compiles a label selector. Raises SelectorError if an expression is not valid."""
     if not selector.match_labels and not selector.match_expressions:
         return EVERYTHING
-    requirements: list[tuple[str, ValueTest]] = []
-    equalities: list[tuple[str, str]] = []
-    for key, value in sorted(selector.match_labels.items()):
-        requirements.append((key, value_test("In", (value,))))
-        equalities.append((key, value))
-    for expression in selector.match_expressions:
-        if expression.operator not in ("In", "NotIn", "Exists", "DoesNotExist"):
-            raise SelectorError(f"{expression.operator[:64]!r} is not a valid label selector operator")
-        requirements.append((expression.key, value_test(expression.operator, expression.values)))
-        if expression.operator == "In" and len(expression.values) == 1:
-            equalities.append((expression.key, expression.values[0]))
-    return Selector(tuple(requirements), tuple(equalities))
+    requirements: list[Requirement] = [(key, "In", (value,)) for key, value in sorted(selector.match_labels.items())]
+    requirements += ((each.key, each.operator, each.values) for each in selector.match_expressions)
+    check(requirements)
+    return Selector(requirements)
 
 
 def compile_unchecked(selector: LabelSelector) -> Selector:

@@ -5,6 +5,7 @@ from random import Random
 import numpy as np
 import pytest
 
+from koordsched.api.selectors import Selector
 from koordsched.cluster.events import POD, ActionType
 from koordsched.framework.interface import CycleState
 from koordsched.framework.status import ReasonTable
@@ -12,8 +13,7 @@ from koordsched.plugins.interpodaffinity import existing, incoming
 from koordsched.plugins.interpodaffinity.existing import ExistingTerms
 from koordsched.plugins.noderesourcesfit.insufficiency import Insufficiency
 from koordsched.plugins.shared.matching.lookup import LabelTest, MembershipTest
-from koordsched.plugins.shared.podcounts import query
-from koordsched.plugins.shared.podcounts.bits import Weights
+from koordsched.plugins.shared.podcounts.bits import Weights, bits
 from koordsched.plugins.shared.podcounts.index import PodIndex
 from koordsched.plugins.shared.podcounts.labelselectors import LabelSelectors
 from koordsched.plugins.shared.podcounts.query import PodQuery, WeightedQueries
@@ -124,14 +124,34 @@ def test_selectors_put_to_a_pod_all_at_once_weigh_what_they_weigh_one_by_one(see
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_many_requirements_are_looked_up_with_the_same_answer(seed, monkeypatch):
-    monkeypatch.setattr(query, "_FEW", 0)
+def test_requirements_are_looked_up_with_the_answer_that_they_give_one_by_one(seed):
     rng = Random(seed)
     of = {"matchExpressions": [e for _ in range(rng.randint(1, 3)) for e in selector(rng)["matchExpressions"]]}
     wanted = PodQuery(None, requirements(of))
     for _ in range(50):
         asked = labels(rng)
         assert wanted.matches("default", asked) == label_selector_matches(of, asked)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_selectors_that_come_and_go_leave_nothing_behind(seed):
+    rng = Random(seed)
+    together, known, numbers = LabelSelectors(), {}, rng.choice((4, 150))
+    for _ in range(20):
+        for number in rng.sample(range(numbers), numbers // 2):
+            if number in known:
+                together.drop(number, Selector(requirements(known.pop(number))))
+            else:
+                known[number] = selector(rng)
+                together.put(number, Selector(requirements(known[number])))
+        for _ in range(5):
+            asked = labels(rng)
+            expected = [number for number, of in known.items() if label_selector_matches(of, asked)]
+            assert together.matching(asked) == bits(expected)
+    for number, of in known.items():
+        together.drop(number, Selector(requirements(of)))
+    assert together.matching({"a": "x"}) == 0
+    assert not any(getattr(together, name) for name in LabelSelectors.__slots__)
 
 
 def term(rng):

@@ -31,6 +31,7 @@ from koordsched.plugins.gangscheduling.cache import PodGroupCache
 from koordsched.plugins.shared.podgroups import POD_GROUPS, PodGroup
 from koordsched.plugins.shared.preemption.budgets import Budgets
 from koordsched.plugins.shared.preemption.candidates import started_at
+from koordsched.plugins.shared.preemption.namespacebudgets import Left
 from koordsched.plugins.shared.preemption.victims import victim_table
 from koordsched.plugins.shared.preemption.visibility import why_not
 
@@ -253,7 +254,7 @@ class RoomForGroup(GroupPreemption):
         if not self._budgets:
             return broken
         protected = yield from self._candidates.everywhere(self._budgets.protects)
-        left: dict[int, int] = {}
+        left: Left = {}
         for some in batches((yield from ordered(protected, Unit.importance))):
             pods = _pods(some)
             broken.update(

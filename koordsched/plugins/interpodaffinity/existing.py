@@ -12,7 +12,7 @@ from functools import partial
 from typing import TypeGuard
 from weakref import WeakValueDictionary
 
-from koordsched.api.selectors import SelectorError
+from koordsched.api.selectors import SelectorError, check
 from koordsched.cluster.interning import LabelSet
 from koordsched.cluster.kept import Kept
 from koordsched.cluster.pod import Pod
@@ -20,7 +20,6 @@ from koordsched.cluster.shape import PodShape
 from koordsched.cluster.state import ClusterState
 from koordsched.plugins.interpodaffinity.terms import Term, TermMatcher, WireTerms, has_terms
 from koordsched.plugins.interpodaffinity.termset import TermSet
-from koordsched.plugins.shared.podcounts.labelselectors import check
 from koordsched.plugins.shared.podcounts.namespaces import Namespaces
 from koordsched.plugins.shared.podcounts.rowcounts import RowCounts
 from koordsched.plugins.shared.podcounts.topology import Topology

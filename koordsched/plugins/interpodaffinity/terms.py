@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from koordsched.api.core import PodAffinity, PodAffinityTerm
+from koordsched.api.selectors import Requirement
 from koordsched.cluster.shape import PodShape
-from koordsched.plugins.shared.podcounts.labelselectors import Requirement
 from koordsched.plugins.shared.podcounts.namespaces import Namespaces
 from koordsched.plugins.shared.podcounts.query import PodQuery, requirements_of
 

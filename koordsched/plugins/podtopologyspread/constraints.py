@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from functools import cache, partial
 
 from koordsched.api.core import TopologySpreadConstraint
+from koordsched.api.selectors import Requirement
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.shape import PodShape
 from koordsched.plugins.shared.podcounts.index import Counter, PodIndex
-from koordsched.plugins.shared.podcounts.labelselectors import Requirement
 from koordsched.plugins.shared.podcounts.query import PodQuery, WeightedQueries, pinned, requirements_of
 from koordsched.plugins.shared.podcounts.rowcounts import DomainCounts
 from koordsched.plugins.shared.podcounts.topology import EligibleNodes

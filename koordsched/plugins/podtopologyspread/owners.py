@@ -8,12 +8,12 @@ from __future__ import annotations
 from koordsched.api.apps import ReplicaSet, StatefulSet
 from koordsched.api.core import ReplicationController, Service
 from koordsched.api.meta import LabelSelector, OwnerReference
+from koordsched.api.selectors import Requirement
 from koordsched.cluster.builtinkinds import REPLICA_SETS, REPLICATION_CONTROLLERS, SERVICES, STATEFUL_SETS
 from koordsched.cluster.interning import LabelSet
 from koordsched.cluster.kept import Kept, size_of
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.state import ClusterState
-from koordsched.plugins.shared.podcounts.labelselectors import Requirement
 from koordsched.plugins.shared.podcounts.query import requirements_of
 
 _BUDGET = 32 << 20

@@ -19,6 +19,7 @@ from koordsched.plugins.shared.matching.rows import Mask
 from koordsched.plugins.volumebinding.claims import Demand
 from koordsched.plugins.volumebinding.offer import Offer, offer_of
 from koordsched.plugins.volumebinding.rowgroups import Ids, RowGroups
+from koordsched.plugins.volumebinding.volumelabels import VolumeLabels
 
 _NONE = -1
 _ANYWHERE = -1
@@ -63,6 +64,7 @@ class FreeVolumes:
         self._groups = RowGroups(self._table, self._selectors)
         self._volumes: list[PersistentVolume] = []
         self._slot_of: dict[str, int] = {}
+        self._labels = VolumeLabels()
         self._capacity = _FIRST_CAPACITY
         self._is_free = Column(self._capacity, np.bool_, fill=False)
         self._size = Column(self._capacity, np.int64)
@@ -86,7 +88,8 @@ class FreeVolumes:
         selector = _ANYWHERE if required is None else self._groups.add(required)
         offer = self._offers.setdefault(offer_of(volume), len(self._offers))
         slot = self._slot_of.get(name)
-        if slot is not None and (size, offer, selector) != self._laid_out(slot):
+        labels = volume.metadata.labels
+        if slot is not None and (size, offer, selector, labels) != self._laid_out(slot):
             self._is_free.data[slot] = False
             slot = None
         if slot is None:
@@ -107,12 +110,14 @@ class FreeVolumes:
             for volume, size in kept:
                 self.put(volume, size)
 
-    def _laid_out(self, slot: int) -> tuple[Any, Any, Any]:
-        return self._size.data[slot], self._offer.data[slot], self._selector.data[slot]
+    def _laid_out(self, slot: int) -> tuple[Any, Any, Any, dict[str, str]]:
+        labels = self._volumes[slot].metadata.labels
+        return self._size.data[slot], self._offer.data[slot], self._selector.data[slot], labels
 
     def _new_slot(self, volume: PersistentVolume) -> int:
         slot = self._slot_of[volume.metadata.name] = len(self._volumes)
         self._volumes.append(volume)
+        self._labels.append(volume.metadata.labels)
         if slot == self._capacity:
             self._capacity *= 2
             for column in (self._is_free, self._size, self._offer, self._selector):
@@ -143,8 +148,7 @@ class FreeVolumes:
         fits = self._is_free.data[:count] & (self._size.data[:count] >= demand.size)
         fits &= accepted[self._offer.data[:count]]
         if demand.selector is not None:
-            for slot in np.flatnonzero(fits).tolist():
-                fits[slot] = demand.selector.matches(self._volumes[slot].metadata.labels)
+            fits &= self._labels.matching(demand.selector)
         return fits
 
     def _refresh(self) -> None:

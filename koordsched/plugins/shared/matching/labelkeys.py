@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 
-from koordsched.plugins.shared.podcounts.labelselectors import Requirement, is_negative, spots_of
+from koordsched.api.selectors import Requirement
+from koordsched.plugins.shared.podcounts.labelselectors import is_negative, spots_of
 
 
 def needed(requirements: Iterable[Requirement]) -> list[Collection[Hashable]]:

@@ -23,7 +23,7 @@ def bits(members: Iterable[int]) -> int:
 
 
 class BitIndex(Generic[K]):
-    """Members by key. Filled first, asked then."""
+    """Members by key."""
 
     __slots__ = ("_kept", "_members")
 
@@ -33,7 +33,24 @@ class BitIndex(Generic[K]):
 
     def add(self, key: K, member: int) -> None:
         """Each member once for each key."""
-        self._members.setdefault(key, []).append(member)
+        members = self._members.get(key)
+        if members is None:
+            self._members[key] = [member]  # takes less than one that grows
+            return
+        members.append(member)
+        if key in self._kept:
+            self._kept[key] |= 1 << member
+
+    def remove(self, key: K, member: int) -> None:
+        """It must be one of the key."""
+        members = self._members[key]
+        members.remove(member)
+        if len(members) <= _FEW:
+            self._kept.pop(key, None)
+        elif key in self._kept:
+            self._kept[key] ^= 1 << member
+        if not members:
+            del self._members[key]
 
     def of(self, keys: Iterable[K]) -> int:
         """The members of any of the keys."""
@@ -55,8 +72,66 @@ class BitIndex(Generic[K]):
         """The keys that have members."""
         return self._members.keys()
 
+    def __contains__(self, key: object) -> bool:
+        return key in self._members
+
     def __bool__(self) -> bool:
         return bool(self._members)
+
+
+class Counters:
+    """A number per member, 0 at first: per binary digit, the members that have it, as bits."""
+
+    __slots__ = ("_digits",)
+
+    def __init__(self) -> None:
+        self._digits: list[int] = []
+
+    def copy(self) -> Counters:
+        """The same numbers, to count down."""
+        found = Counters()
+        found._digits = self._digits.copy()
+        return found
+
+    def set(self, member: int, number: int) -> None:
+        """`number`: not negative."""
+        digits, bit = self._digits, 1 << member
+        digits += [0] * (number.bit_length() - len(digits))
+        for digit, having in enumerate(digits):
+            digits[digit] = having | bit if number >> digit & 1 else having & ~bit
+        while digits and not digits[-1]:
+            digits.pop()
+
+    def count_down(self, members: int) -> None:
+        """One less for each of these members; they must be among `positive`."""
+        digits = self._digits
+        for digit, having in enumerate(digits):
+            if not members:
+                return
+            digits[digit] = having ^ members
+            members &= ~having
+
+    @property
+    def positive(self) -> int:
+        """The members whose number is not 0."""
+        found = 0
+        for having in self._digits:
+            found |= having
+        return found
+
+    def least(self, members: int) -> int:
+        """The smallest number of these members."""
+        least = 0
+        for digit in range(len(self._digits) - 1, -1, -1):
+            fewer = members & ~self._digits[digit]
+            if fewer:
+                members = fewer
+            else:
+                least |= 1 << digit
+        return least
+
+    def __bool__(self) -> bool:
+        return bool(self._digits)
 
 
 class Weights:

@@ -12,11 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 from koordsched.api.core import Namespace
+from koordsched.api.selectors import check
 from koordsched.cluster.builtinkinds import NAMESPACES
 from koordsched.cluster.objects import Store
 from koordsched.cluster.state import ClusterState
 from koordsched.plugins.shared.podcounts.bits import BitIndex, bits
-from koordsched.plugins.shared.podcounts.labelselectors import Requirements, Spot, check, is_negative, spots_of
+from koordsched.plugins.shared.podcounts.labelselectors import Requirements, Spot, is_negative, spots_of
 
 _SPARE = 64
 """Numbers of namespaces that are gone before all are numbered anew."""

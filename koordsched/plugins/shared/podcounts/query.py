@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Set
 
 from koordsched.api.meta import LabelSelector
-from koordsched.api.selectors import Selector, value_test
+from koordsched.api.selectors import Requirement, Selector, check
 from koordsched.plugins.shared.podcounts.bits import Weights
-from koordsched.plugins.shared.podcounts.labelselectors import LabelSelectors, Requirement, Requirements, check
+from koordsched.plugins.shared.podcounts.labelselectors import LabelSelectors, Requirements
 from koordsched.plugins.shared.podcounts.namespaces import NamespaceScopes
 
 
@@ -26,9 +26,6 @@ def pinned(labels: Mapping[str, str], keys: Iterable[str]) -> Requirements:
 _QUERY_BYTES, _VALUE_BYTES = 1500, 120
 """What a query takes, with the index of its labels and its set of namespaces; and each value that it asks for."""
 
-_FEW = 16
-"""Up to this many requirements are asked one after the other."""
-
 
 class PodQuery:
     """Pods of some namespaces (None: of all) with labels that satisfy the requirements (none: any labels).
@@ -36,14 +33,13 @@ class PodQuery:
     Raises SelectorError if a requirement is not valid. Equal queries are interchangeable.
     """
 
-    __slots__ = ("_hash", "_lookup", "_selector", "namespaces", "requirements")
+    __slots__ = ("_hash", "_selector", "namespaces", "requirements")
 
     def __init__(self, namespaces: Set[str] | None, requirements: Requirements) -> None:
         check(requirements)
         self.namespaces = namespaces
         self.requirements = requirements
         self._selector: Selector | None = None
-        self._lookup: LabelSelectors | None = None
         self._hash = hash((namespaces, requirements))
 
     @classmethod
@@ -73,14 +69,9 @@ class PodQuery:
 
     def admits(self, labels: Mapping[str, str]) -> bool:
         """Whether the labels satisfy the requirements."""
-        if len(self.requirements) > _FEW:
-            if self._lookup is None:
-                self._lookup = LabelSelectors((self.requirements,))
-            return self._lookup.matching(labels) > 0
         selector = self._selector
         if selector is None:
-            tests = tuple((key, value_test(operator, values)) for key, operator, values in self.requirements)
-            selector = self._selector = Selector(tests, self.equalities)
+            selector = self._selector = Selector(self.requirements)
         return selector.matches(labels)
 
     def matches(self, namespace: str, labels: Mapping[str, str]) -> bool:
