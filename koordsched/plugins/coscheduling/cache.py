@@ -279,6 +279,7 @@ class GangCache:
             self._leave(gang)
             gang.group = group
             group.gangs[gang.id] = gang
+            group.kept_out = False
             if before.representative in gang.children:
                 if not group.represented:
                     group.representative, group.at_rest = before.representative, before.at_rest
@@ -348,6 +349,7 @@ class GangCache:
                 self._activate((pod,))
                 if group.represented:
                     return
+        group.kept_out = True
 
     def replace_representative(self, group: GangGroup) -> None:
         """The pod that is in the queue for all is kept out of it: the others may be enough. If all are kept out, the
@@ -364,6 +366,8 @@ class GangCache:
     def _is_held(self, group: GangGroup) -> bool:
         """Whether the group may not be tried. When that becomes so, its pods leave the queue, and show why."""
         before, group.held = group.held, self.shortcomings.hold(group)
+        if group.held:
+            group.kept_out = False
         if group.held and not before:
             self._activate([pod for pod in group.pending() if self.placeable(pod)])
         return group.held

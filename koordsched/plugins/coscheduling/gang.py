@@ -110,6 +110,8 @@ class Gang:
         """A child is in this one of the three sets now, in this version."""
         uid = pod.uid
         self.children[uid] = pod
+        if where is self.pending and (uid in self.waiting or uid in self.bound):
+            self.group.kept_out = False
         for each in (self.pending, self.waiting, self.bound):
             if each is not where:
                 each.pop(uid, None)
@@ -158,7 +160,8 @@ class GangGroup:
     of the pods that were placed together and are being bound. `held`: it may not be tried, as was known when that was
     last asked; `lacks`: how many of the gangs that it names have each shortcoming, and `shortcomings` how that reads,
     None after it changed. `lacking`: where in `named` the gang is of which too few members have been placed, as far as
-    is known. `demoted`: uids of members that had no place, where others may do without them;
+    is known. `kept_out`: other plugins keep all its pending pods out of the queue, as was found when all were asked.
+    `demoted`: uids of members that had no place, where others may do without them;
     they and those like them are tried last. `tried_first`: uids of members that had no place when others had been
     promised theirs: they come first from then on, so that no pods are evicted for others in vain again. `in_vain`: how
     often pods were, since members were placed last; none is evicted for single members until `quiet_until`, in
@@ -175,6 +178,7 @@ class GangGroup:
         "held",
         "id",
         "in_vain",
+        "kept_out",
         "lacking",
         "lacks",
         "named",
@@ -198,6 +202,7 @@ class GangGroup:
         self.at_rest = False
         self.binding_members: frozenset[str] = frozenset()
         self.held = False
+        self.kept_out = False
         self.lacks: list[int] = []
         self.shortcomings: str | None = None
         self.lacking = 0

@@ -11,7 +11,7 @@ ALL_ATTEMPTED = "all pending pods is already been attempted"
 NOT_FOUND = "Gang not found"
 
 
-_MOST_LISTED = 2000
+_MOST_LISTED = 1000
 """Characters of a list of gangs that texts show. (Ours: upstream shows all.)"""
 
 

@@ -156,12 +156,18 @@ class Coscheduling(
         gang = self.cache.of(pod)
         if gang is not None and not gang.group.admits_singly(gang):
             gang.group.representative, gang.group.at_rest = pod.uid, False
+            gang.group.kept_out = False
 
     def gated(self, pod: Pod) -> None:
-        """If the pod represents its group, or would because it is not bound after all, another one has to."""
+        """If the pod represents its group, or would because it is not bound after all, another one has to; but not if
+        all others are known to be kept out as well: what each waits for brings it back.
+        """
         gang = self.cache.of(pod)
-        if gang is not None and gang.group.representative in (pod.uid, ""):
-            self.cache.replace_representative(gang.group)
+        if gang is None:
+            return
+        group = gang.group
+        if group.representative == pod.uid or not (group.representative or group.kept_out):
+            self.cache.replace_representative(group)
 
     def _goes_with_others(self, pod: Pod) -> Gang | Status | None:
         """The gang of a pod that is placed with others, or why it must not be tried; None if it is placed alone."""

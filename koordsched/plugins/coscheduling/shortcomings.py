@@ -85,6 +85,7 @@ class Shortcomings:
             group.lacks[before] -= 1
             group.lacks[now] += 1
             group.shortcomings = None
+            group.kept_out = False
             self._reworded[group] = None
 
     def hold(self, group: GangGroup) -> bool:
