@@ -14,7 +14,7 @@ A plugin implements any number of extension points by inheriting from several of
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Mapping, Sequence, Set
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence, Set
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from enum import Enum
@@ -143,6 +143,12 @@ class PreEnqueue(Plugin):
 
         Changes nothing: explanations ask as well.
         """
+
+    def reworded(self) -> Iterator[Pod]:
+        """Pods that are kept out for another reason than before, though nothing had them asked about: their owners are
+        shown that a moment later. Those that nothing is taken of come the next time. Default: none.
+        """
+        return iter(())
 
     def admitted(self, pod: Pod) -> None:
         """All PreEnqueue plugins let the pod in: it is going to be tried. Default: nothing to note."""

@@ -175,10 +175,8 @@ class SchedulingQueue(Generic[P]):
         table = self._tables[queued.profile]
         for event in events:
             strategy = table.strategy(queued, event, old, queued.pod, own=True)
-            if strategy:
-                self._queues.take(queued)
-                if self._queues.requeue(queued, strategy, event.label) is not Place.GATED:
-                    return
+            if strategy and self._queues.wake(queued, strategy, event.label) is not Place.GATED:
+                return
 
     # The scheduling cycle
 
@@ -227,8 +225,7 @@ class SchedulingQueue(Generic[P]):
             if queued is None or (queued.gating_plugin and queued.gating_plugin not in gated_by):
                 continue
             if queued.place in (Place.UNSCHEDULABLE, Place.GATED):
-                self._queues.take(queued)
-                self._queues.requeue(queued, Strategy.AFTER_BACKOFF, FORCE_ACTIVATE.label)
+                self._queues.wake(queued, Strategy.AFTER_BACKOFF, FORCE_ACTIVATE.label)
 
     async def wait_nonempty(self) -> None:
         """Wait until `pop` would return a pod."""

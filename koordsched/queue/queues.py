@@ -124,11 +124,27 @@ class Queues(Generic[P]):
         elif not self._admit(queued):
             self._keep(queued, refusal)
             self._tell_gated((queued,))
-        elif _waits(queued, strategy) and self._policy.is_backing_off(queued, self._clock()):
+        else:
+            self._let_in(queued, strategy, label)
+        return queued.place
+
+    def wake(self, queued: QueuedPod[P], strategy: Strategy, label: str) -> Place:
+        """The same for a pod that is unschedulable or gated."""
+        if queued.place is not Place.GATED:
+            self.take(queued)
+            return self.requeue(queued, strategy, label)
+        if self._stays_gated(queued):
+            self._tell_gated((queued,))
+        else:
+            self.take(queued)
+            self._let_in(queued, strategy, label)
+        return queued.place
+
+    def _let_in(self, queued: QueuedPod[P], strategy: Strategy, label: str) -> None:
+        if _waits(queued, strategy) and self._policy.is_backing_off(queued, self._clock()):
             self._back_off_all([queued], label)
         else:
             self.activate_all([queued], label)
-        return queued.place
 
     def move(self, chosen: Mapping[QueuedPod[P], Strategy], label: str) -> None:
         """Move unschedulable pods by what an event is worth to each; one of equivalent pods becomes their probe."""
@@ -140,11 +156,18 @@ class Queues(Generic[P]):
         moving = list(chosen.items())
         for queued, strategy in moving:
             equivalents = queued.equivalents
-            self.unschedulable.remove(queued)
-            if equivalents is not None and equivalents.probe is None:
-                equivalents.send(queued, strategy, label)
-            if not self._admit(queued):
-                self._keep(queued)
+            if queued.place is Place.GATED:
+                refused = self._stays_gated(queued)
+                if not refused:
+                    self.unschedulable.remove(queued)
+            else:
+                self.unschedulable.remove(queued)
+                if equivalents is not None and equivalents.probe is None:
+                    equivalents.send(queued, strategy, label)
+                refused = not self._admit(queued)
+                if refused:
+                    self._keep(queued)
+            if refused:
                 self.counters.incoming["unschedulable", label] += 1
                 gated.append(queued)
                 moving.extend(self._relief(queued))
@@ -180,12 +203,11 @@ class Queues(Generic[P]):
         """Make a pod active whatever back-off it is in, unless a PreEnqueue plugin refuses it."""
         if queued.place is Place.ACTIVE:
             return
-        admitted = queued.place in (Place.BACKOFF, Place.ERROR_BACKOFF)
-        self.take(queued)
-        if admitted:
+        if queued.place in (Place.BACKOFF, Place.ERROR_BACKOFF):
+            self.take(queued)
             self.activate_all([queued], label)
         else:
-            self.requeue(queued, Strategy.IMMEDIATELY, label)
+            self.wake(queued, Strategy.IMMEDIATELY, label)
 
     def activate_all(self, batch: Sequence[QueuedPod[P]], label: str) -> None:
         """Make pods active that are in no queue and that PreEnqueue plugins let in."""
@@ -231,7 +253,7 @@ class Queues(Generic[P]):
         self.relieve(queued)
 
     def _admit(self, queued: QueuedPod[P]) -> bool:
-        """Ask the PreEnqueue plugins, and note which one refuses the pod. The pod must be in no queue."""
+        """Ask the PreEnqueue plugins, and note which one refuses the pod. The pod must be in no queue, or gated."""
         refusal = self._gates[queued.profile].refusal(queued)
         if refusal is None:
             queued.gating_plugin = queued.gating_reason = ""
@@ -242,6 +264,16 @@ class Queues(Generic[P]):
             queued.rejected_by |= {plugin}
             self.counters.rejected(queued.profile, (plugin,))
         return False
+
+    def _stays_gated(self, queued: QueuedPod[P]) -> bool:
+        """Ask about a gated pod. While the same plugins keep it out it stays filed, whose keys may be thousands."""
+        before = queued.gating_plugin, queued.rejected_by
+        if self._admit(queued):
+            return False
+        if (queued.gating_plugin, queued.rejected_by) != before:
+            self.unschedulable.remove(queued)
+            self.unschedulable.add(queued)
+        return True
 
     def _tell_gated(self, refused: Sequence[QueuedPod[P]]) -> None:
         """Plugins hear of the pods that others keep out. These may activate pods, so every pod must be in its place."""

@@ -24,9 +24,13 @@ def queue_profile(profile: Profile, times: HintTimes, notices: WaitNotices, *, e
         # It is unknown what an extender waits for.
         registrations.extend(every_event(EXTENDER))
     hints = HintTable(registrations, times)
+    checks = {plugin.name: _check(plugin, notices) for plugin in profile.pre_enqueue}
+    for plugin in profile.pre_enqueue:
+        if type(plugin).reworded is not PreEnqueue.reworded:
+            notices.follow(plugin.name, plugin.reworded, checks[plugin.name])
     return QueueProfile(
         hints,
-        {plugin.name: _check(plugin, notices) for plugin in profile.pre_enqueue},
+        checks,
         EquivalenceKeys(profile, hints).of,
         [plugin.admitted for plugin in profile.pre_enqueue if type(plugin).admitted is not PreEnqueue.admitted],
         {plugin.name: plugin.gated for plugin in profile.pre_enqueue if type(plugin).gated is not PreEnqueue.gated},

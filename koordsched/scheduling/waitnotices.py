@@ -7,13 +7,20 @@ by their own scheduling gates are left out: the API server's PodScheduled condit
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+import logging
+from collections.abc import Callable, Container, Iterator
+from itertools import islice
 
 from koordsched.cluster.pod import Pod
 from koordsched.scheduling.reporter import Reporter
 
+_log = logging.getLogger(__name__)
+
 AFTER = 5.0
 """Seconds of waiting after which it is reported."""
+
+AT_ONCE = 200
+"""Pods of a plugin that are asked about again in one tick because it has another reason."""
 
 _FEW = 64
 
@@ -38,11 +45,16 @@ class WaitNotices:
         self._clock = clock
         self._pending = pending
         self._waits: dict[str, _Wait] = {}
+        self._followed: list[tuple[str, Callable[[], Iterator[Pod]], Callable[[Pod], object]]] = []
         self._most = _FEW
         """With more than these, those that are gone are looked for: a standby has no ticks."""
 
     def __len__(self) -> int:
         return len(self._waits)
+
+    def follow(self, plugin: str, reworded: Callable[[], Iterator[Pod]], ask: Callable[[Pod], object]) -> None:
+        """Has pods that wait for the plugin asked about again when it has another reason (`PreEnqueue.reworded`)."""
+        self._followed.append((plugin, reworded, ask))
 
     def begin(self, pod: Pod, plugin: str, reason: str, message: str) -> None:
         """The pod waits for this plugin from now on, or goes on waiting."""
@@ -70,6 +82,14 @@ class WaitNotices:
         """Reports those that have waited long enough. To be called every second or so."""
         due = self._clock() - AFTER
         self._forget_the_gone()
+        for plugin, reworded, ask in self._followed:
+            try:
+                for pod in islice(reworded(), AT_ONCE):
+                    known = self._waits.get(pod.uid)
+                    if known is not None and known.plugin == plugin:
+                        ask(pod)
+            except Exception:
+                _log.exception("PreEnqueue plugin %s failed when it was asked for new reasons", plugin)
         for wait in self._waits.values():
             if not wait.reported and wait.since <= due:
                 wait.reported = True

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from koordsched.cluster import events as ev
 from koordsched.cluster.events import ActionType as A
 from koordsched.cluster.events import ClusterEvent
-from koordsched.queue.hints import HintRegistration, HintTable, Scope
+from koordsched.queue.hints import ByKey, HintRegistration, HintTable, Scope
 from koordsched.queue.item import Place
 from koordsched.queue.queue import QueueProfile, SchedulingQueue
-from tests.queue.pods import PROFILE, Clock, Pod, pop, priority_sort, reject
+from tests.queue.pods import PROFILE, Clock, Pod, make_queue, pop, priority_sort, reject
 
 NODE_COMES = ClusterEvent(ev.NODE, A.ADD)
+CLAIM_COMES = ClusterEvent(ev.RESOURCE_CLAIM, A.ADD)
 HINTS = [HintRegistration[Pod](plugin, NODE_COMES, scope=Scope.SHAPE) for plugin in ("One", "Other", "Fit")]
 
 
@@ -120,3 +123,48 @@ def test_a_pod_that_is_let_in_when_it_is_asked_about_again_is_tried_after_its_ba
     assert pop(queue) is waiting
     queue.ask_again([waiting.pod], ())
     assert waiting.place is Place.IN_FLIGHT
+
+
+def test_a_pod_that_is_kept_out_still_stays_filed_as_it_is() -> None:
+    """It may be filed under thousands of keys, and nodes change all the time."""
+    asked, filed = [], []
+    why = {"Claims": "missing", "Quota": ""}
+
+    def claims_of(pod: Pod) -> tuple[str, ...]:
+        filed.append(pod.name)
+        return pod.claims
+
+    def said_by(plugin: str) -> Callable[[Pod], str | None]:
+        def check(pod: Pod) -> str | None:
+            asked.append(plugin)
+            return why[plugin] or None
+
+        return check
+
+    by_claim = ByKey[Pod](claims_of, lambda old, new: (new,))
+    hints = [HintRegistration[Pod](plugin, NODE_COMES, scope=Scope.SHAPE) for plugin in ("Claims", "Quota")]
+    hints.append(HintRegistration[Pod]("Claims", CLAIM_COMES, scope=by_claim))
+    queue = make_queue(hints, pre_enqueue={plugin: said_by(plugin) for plugin in why})
+    waits = Pod("a", claims=("c1", "c2"))
+    assert queue.add(waits) is Place.GATED
+    assert filed == ["a"]
+    why["Claims"] = "in use"
+    asked.clear()
+    for _ in range(10):
+        assert queue.move_all(NODE_COMES) == 1
+    assert (asked, filed) == (["Claims"] * 10, ["a"])
+    queued = queue.get("default/a")
+    assert queued is not None
+    assert (queued.place, queued.gating_reason) == (Place.GATED, "in use")
+    queue.activate([waits])
+    assert (queued.place, filed) == (Place.GATED, ["a"])
+    assert queue.pending()["gated"] == 1
+    # Kept out by another plugin it is filed anew, and waits for the events of that one.
+    why.update(Claims="", Quota="used up")
+    assert queue.move_all(CLAIM_COMES, None, "c2") == 1
+    assert (queued.gating_plugin, filed) == ("Quota", ["a", "a"])
+    assert queue.move_all(CLAIM_COMES, None, "c2") == 0
+    why["Quota"] = ""
+    assert queue.move_all(NODE_COMES) == 1
+    assert pop(queue) is queued
+    assert (len(queue), queue.pending()["gated"]) == (0, 0)

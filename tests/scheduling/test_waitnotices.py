@@ -3,7 +3,7 @@
 import asyncio
 
 from koordsched.scheduling.podstatus import WAITING
-from koordsched.scheduling.waitnotices import AFTER, WaitNotices
+from koordsched.scheduling.waitnotices import AFTER, AT_ONCE, WaitNotices
 from tests.embedded import Embedded, scheduler_on
 from tests.plugins.harness import Bench
 from tests.plugins.objects import container, node, pod
@@ -118,3 +118,39 @@ def test_a_wait_that_is_over_is_not_reported_later():
     now[0] = 100.0
     notices.tick()
     assert told == [("long", "Gated")]
+
+
+class Shown:
+    """A reporter that notes what pods show."""
+
+    def __init__(self):
+        self.shown = {}
+
+    def waiting(self, pod, reason, message):
+        self.shown[pod.name] = message
+
+
+def test_pods_that_wait_for_another_reason_are_asked_again_a_few_at_a_time():
+    bench, told, now = Bench(node("n1")), Shown(), [0.0]
+    pods = [bench.pod(pod(f"p-{i}", container(cpu="1"))) for i in range(2 * AT_ONCE)]
+    notices = WaitNotices(told, lambda: now[0], {each.uid for each in pods})
+    changed, asked = iter(()), []
+
+    def ask(each):
+        asked.append(each)
+        notices.begin(each, "Picky", "Gated", "now this")
+
+    notices.follow("Picky", lambda: changed, ask)
+    notices.follow("Broken", lambda: None, ask)
+    for number, each in enumerate(pods):
+        notices.begin(each, "Other" if number == 1 else "Picky", "Gated", "first that")
+    now[0] = AFTER
+    notices.tick()
+    assert set(told.shown.values()) == {"first that"}
+    changed = iter([*pods[:AT_ONCE], bench.pod(pod("p-unknown", container(cpu="1"))), *pods[AT_ONCE:]])
+    notices.tick()
+    assert asked == [pods[0], *pods[2:AT_ONCE]]
+    notices.tick()
+    notices.tick()
+    assert asked == [pods[0], *pods[2:]]
+    assert told.shown == {each.name: "now this" for each in pods} | {"p-1": "first that"}

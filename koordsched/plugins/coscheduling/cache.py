@@ -15,11 +15,12 @@ from koordsched.cluster.pod import Pod
 from koordsched.cluster.state import ClusterState
 from koordsched.framework.handle import Handle
 from koordsched.plugins.coscheduling.args import CoschedulingArgs
-from koordsched.plugins.coscheduling.gang import Gang, GangGroup, is_stuck, shortcomings
+from koordsched.plugins.coscheduling.gang import Gang, GangGroup, is_stuck
 from koordsched.plugins.coscheduling.kinds import POD_GROUPS, PodGroup
 from koordsched.plugins.coscheduling.options import GangOptions, from_pod, from_pod_group
 from koordsched.plugins.coscheduling.podfacts import GangFacts
 from koordsched.plugins.coscheduling.round import Round
+from koordsched.plugins.coscheduling.shortcomings import Shortcomings
 
 
 class GangRecord(msgspec.Struct, array_like=True):
@@ -60,6 +61,7 @@ class GangCache:
         self._round_watchers: list[Callable[[Round | None, Round | None], None]] = []
         self._preemption_watchers: list[Callable[[str], None]] = []
         self.gangs: dict[str, Gang] = {}
+        self.shortcomings = Shortcomings()
         self._groups: dict[Hashable, GangGroup] = {}
         self._of_pod: dict[str, Gang] = {}
         self._listeners: list[Callable[[str], None]] = []
@@ -126,15 +128,12 @@ class GangCache:
 
     def why_not(self, group: GangGroup) -> str:
         """Why the group is not to be tried, "" if it is."""
-        found = shortcomings(group, self.gangs)
-        if found:
-            return found
-        for gang_id in group.named:
-            gang = self.gangs[gang_id]
-            assert gang.options is not None, "all are defined"
-            if gang.stuck and len(gang.children) - len(gang.stuck) < gang.options.min:
-                return f"pods of memberGangs [{gang.id}] have scheduling gates, or are terminating"
-        return ""
+        return self.shortcomings.why_not(group)
+
+    def key_of(self, uid: str) -> str:
+        """`namespace/name` of a member, "" for none."""
+        gang = self._of_pod.get(uid)
+        return gang.children[uid].key if gang is not None else ""
 
     # --- what happens to pods ------------------------------------------------------------------------
 
@@ -172,7 +171,7 @@ class GangCache:
                 self._activate((pod,))
             self.wake(gang.group)
         elif before is None:
-            self._problem(gang.group)
+            self._is_held(gang.group)
         self._changed(gang)
 
     def _put(self, gang: Gang, pod: Pod, assigned: bool) -> bool:
@@ -214,15 +213,17 @@ class GangCache:
         """A pending pod is gone, or cannot be placed any more. If too few are left, the others keep no room, which they
         need together.
         """
-        could = not group.problem
+        could = not group.held
         self.wake(group)
-        if could and group.problem:
+        if could and group.held:
             self._renounce(list(group.pending()))
 
     def _get_or_create(self, gang_id: str) -> Gang:
         gang = self.gangs.get(gang_id)
         if gang is None:
-            gang = self.gangs[gang_id] = Gang(gang_id, self._group((gang_id,), gang_id), self._wall())
+            group = self._group((gang_id,), gang_id)
+            gang = self.gangs[gang_id] = Gang(gang_id, group, self._wall(), self.shortcomings.assess)
+            self.shortcomings.assess(gang)
             gang.group.gangs[gang_id] = gang
             namespace, _, name = gang_id.partition("/")
             if (pod_group := self.pod_groups.get(namespace, name)) is not None:
@@ -278,6 +279,7 @@ class GangCache:
             self._leave(gang)
             gang.group = group
             group.gangs[gang.id] = gang
+            group.kept_out = False
             if before.representative in gang.children:
                 if not group.represented:
                     group.representative, group.at_rest = before.representative, before.at_rest
@@ -285,6 +287,7 @@ class GangCache:
             if gang.waiting and not group.binding_members:
                 group.binding_members = together  # as they say when they are bound
             self.wake(before)
+            self.shortcomings.reword(group)
         group.changed()
         if gang.bound:
             self.satisfy(group)
@@ -295,6 +298,7 @@ class GangCache:
         group = self._groups.get(key)
         if group is None:
             group = self._groups[key] = GangGroup(gang_ids)
+            self.shortcomings.follow(group)
         return group
 
     def _leave(self, gang: Gang) -> None:
@@ -303,10 +307,12 @@ class GangCache:
         group.end_binding()
         if not group.gangs:
             del self._groups[_group_key(group.gang_ids, gang.id)]
+            self.shortcomings.forget(group)
 
     def _drop(self, gang: Gang) -> None:
         self._leave(gang)
         del self.gangs[gang.id]
+        self.shortcomings.gone(gang.id)
 
     def satisfy(self, group: GangGroup) -> None:
         """A pod of the group is bound. Those that still wait are placed one by one from now on."""
@@ -336,13 +342,14 @@ class GangCache:
         if self.round is not None and self.round.group is group:
             self.round.woken = True
             return
-        if self._problem(group) or group.represented or not group.gangs:
+        if self._is_held(group) or group.represented or not group.gangs:
             return
         for pod in list(group.pending()):
             if self.placeable(pod):
                 self._activate((pod,))
                 if group.represented:
                     return
+        group.kept_out = True
 
     def replace_representative(self, group: GangGroup) -> None:
         """The pod that is in the queue for all is kept out of it: the others may be enough. If all are kept out, the
@@ -356,14 +363,14 @@ class GangCache:
             finally:
                 self._replacing = False
 
-    def _problem(self, group: GangGroup) -> str:
-        """Why the group may not be tried, "" if it may. If that is another reason than before, its pods show it."""
-        problem = self.why_not(group)
-        if problem != group.problem:
-            group.problem = problem
-            if problem:
-                self._activate([pod for pod in group.pending() if self.placeable(pod)])
-        return problem
+    def _is_held(self, group: GangGroup) -> bool:
+        """Whether the group may not be tried. When that becomes so, its pods leave the queue, and show why."""
+        before, group.held = group.held, self.shortcomings.hold(group)
+        if group.held:
+            group.kept_out = False
+        if group.held and not before:
+            self._activate([pod for pod in group.pending() if self.placeable(pod)])
+        return group.held
 
     def _options_changed(self, gang: Gang) -> None:
         if gang.group.satisfied:
@@ -461,7 +468,7 @@ class GangCache:
                     gang.put(pod, gang.waiting)
             gang.alone.update(gang.waiting.keys() & set(record.alone))
         for group in self._groups.values():
-            group.problem = self.why_not(group)
+            group.held = self.shortcomings.hold(group)
 
 
 def _group_key(gang_ids: tuple[str, ...], gang_id: str) -> Hashable:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.shape import PodShape
@@ -24,24 +24,27 @@ class Gang:
     """
 
     __slots__ = (
+        "_on_change",
+        "_options",
         "alone",
         "bound",
         "children",
         "created",
         "group",
         "id",
-        "options",
         "pending",
         "rejected",
         "stuck",
         "waiting",
     )
 
-    def __init__(self, gang_id: str, group: GangGroup, created: float) -> None:
+    def __init__(self, gang_id: str, group: GangGroup, created: float, on_change: Callable[[Gang], None]) -> None:
+        """`on_change`: called when its pods or its options have changed."""
+        self._on_change = on_change
         self.id = gang_id
         self.group = group
         self.created = created
-        self.options: GangOptions | None = None
+        self._options: GangOptions | None = None
         self.children: dict[str, Pod] = {}
         self.pending: dict[str, Pod] = {}
         self.waiting: dict[str, Pod] = {}
@@ -49,6 +52,16 @@ class Gang:
         self.stuck: set[str] = set()
         self.rejected: set[str] = set()
         self.alone: set[str] = set()
+
+    @property
+    def options(self) -> GangOptions | None:
+        """What it asks for."""
+        return self._options
+
+    @options.setter
+    def options(self, options: GangOptions | None) -> None:
+        self._options = options
+        self._on_change(self)
 
     @property
     def from_crd(self) -> bool:
@@ -97,6 +110,8 @@ class Gang:
         """A child is in this one of the three sets now, in this version."""
         uid = pod.uid
         self.children[uid] = pod
+        if where is self.pending and (uid in self.waiting or uid in self.bound):
+            self.group.kept_out = False
         for each in (self.pending, self.waiting, self.bound):
             if each is not where:
                 each.pop(uid, None)
@@ -112,6 +127,7 @@ class Gang:
             self.stuck.add(uid)
         elif self.stuck:
             self.stuck.discard(uid)
+        self._on_change(self)
 
     def move(self, uid: str, where: dict[str, Pod]) -> None:
         """The same for the newest version of a child."""
@@ -126,6 +142,7 @@ class Gang:
         self.alone.discard(uid)
         self.group.demoted.discard(uid)
         self.group.tried_first.discard(uid)
+        self._on_change(self)
 
 
 def is_stuck(pod: Pod) -> bool:
@@ -140,8 +157,11 @@ class GangGroup:
     not name itself has a group of its own, which waits for those it names and is no part of theirs. `satisfied`: a pod
     of one of them was bound. `representative`: uid of the pod that is in the queue for all, "" if none is; `at_rest`:
     it waits for an event there, and so may others, the first of which to be woken takes over. `binding_members`: uids
-    of the pods that were placed together and are being bound. `problem`: why it may not be tried, "" if it may, as
-    pods in the queue have been told. `demoted`: uids of members that had no place, where others may do without them;
+    of the pods that were placed together and are being bound. `held`: it may not be tried, as was known when that was
+    last asked; `lacks`: how many of the gangs that it names have each shortcoming, and `shortcomings` how that reads,
+    None after it changed. `lacking`: where in `named` the gang is of which too few members have been placed, as far as
+    is known. `kept_out`: other plugins keep all its pending pods out of the queue, as was found when all were asked.
+    `demoted`: uids of members that had no place, where others may do without them;
     they and those like them are tried last. `tried_first`: uids of members that had no place when others had been
     promised theirs: they come first from then on, so that no pods are evicted for others in vain again. `in_vain`: how
     often pods were, since members were placed last; none is evicted for single members until `quiet_until`, in
@@ -155,14 +175,18 @@ class GangGroup:
         "demoted",
         "gang_ids",
         "gangs",
+        "held",
         "id",
         "in_vain",
+        "kept_out",
+        "lacking",
+        "lacks",
         "named",
         "order",
-        "problem",
         "quiet_until",
         "representative",
         "satisfied",
+        "shortcomings",
         "told",
         "tried_first",
     )
@@ -177,7 +201,11 @@ class GangGroup:
         self.representative = ""
         self.at_rest = False
         self.binding_members: frozenset[str] = frozenset()
-        self.problem = ""
+        self.held = False
+        self.kept_out = False
+        self.lacks: list[int] = []
+        self.shortcomings: str | None = None
+        self.lacking = 0
         self.demoted: set[str] = set()
         self.tried_first: set[str] = set()
         self.in_vain = 0
@@ -239,22 +267,9 @@ class GangGroup:
 
     def end_binding(self) -> None:
         """Those that were placed together are bound, or have lost their places, if none waits any more."""
-        if not any(gang.waiting for gang in self.gangs.values()):
+        if self.binding_members and not any(gang.waiting for gang in self.gangs.values()):
             self.binding_members = frozenset()
 
     def admits_singly(self, gang: Gang) -> bool:
         """Whether pods of this gang of the group are placed one by one: once satisfied, if its policy says so."""
         return self.satisfied and gang.goes_on_alone
-
-
-def shortcomings(group: GangGroup, gangs: Mapping[str, Gang]) -> str:
-    """What keeps the group from being tried at all, "" if nothing does (coscheduling spec 3.3, step 5)."""
-    known = [(gang_id, gangs.get(gang_id)) for gang_id in group.named]
-    parts = []
-    if missing := [gang_id for gang_id, gang in known if gang is None]:
-        parts.append(f"memberGangs [{' '.join(missing)}] doesn't exists")
-    if undefined := [gang_id for gang_id, gang in known if gang is not None and gang.options is None]:
-        parts.append(f"memberGangs [{' '.join(undefined)}] has not init")
-    if any(gang is not None and gang.lacks_children for _, gang in known):
-        parts.append(f"memberGangs [{' '.join(group.gang_ids)}] child pod not collect enough")
-    return ", ".join(parts)

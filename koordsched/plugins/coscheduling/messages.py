@@ -2,11 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from koordsched.cluster.pod import Pod
 from koordsched.plugins.coscheduling.gang import Gang, GangGroup
 
 ALL_ATTEMPTED = "all pending pods is already been attempted"
 NOT_FOUND = "Gang not found"
+
+
+_MOST_LISTED = 1000
+"""Characters of a list of gangs that texts show. (Ours: upstream shows all.)"""
+
+
+def listed(gang_ids: Sequence[str], between: str = " ") -> str:
+    """The gangs, or the first of many, and how many more there are."""
+    length = 0
+    for number, gang_id in enumerate(gang_ids):
+        length += len(gang_id) + len(between)
+        if length > _MOST_LISTED:
+            shown = between.join(gang_ids[:number]) or gang_id[:_MOST_LISTED] + "…"
+            left = len(gang_ids) - max(number, 1)
+            return f"{shown} and {left} more" if left else shown
+    return between.join(gang_ids)
+
+
+def group_id(group: GangGroup) -> str:
+    """The id of the group, which is the list of its gangs."""
+    return listed(group.gang_ids, ",")
 
 
 def unknown(gang_id: str, pod: Pod) -> str:
@@ -21,13 +44,12 @@ def undefined(gang: Gang, pod: Pod) -> str:
 
 def basic_check(group: GangGroup, problem: str, gang: Gang, pod: Pod) -> str:
     """The group cannot be tried."""
-    ids = " ".join(group.gang_ids)
-    return f"gangGroup [{ids}] basic check: {problem}, current gang: {gang.id}, podName: {pod.key}"
+    return f"gangGroup [{listed(group.gang_ids)}] basic check: {problem}, current gang: {gang.id}, podName: {pod.key}"
 
 
 def not_attempted(group: GangGroup) -> str:
     """The group is being placed, and the turn of this pod has not come."""
-    return f"gangGroup {group.id} is scheduling and this pod has not been attempted"
+    return f"gangGroup {group_id(group)} is scheduling and this pod has not been attempted"
 
 
 def not_pending(pod: Pod) -> str:
@@ -35,22 +57,22 @@ def not_pending(pod: Pod) -> str:
     return f"pod {pod.key} is not exists in gangCache"
 
 
-def represented(group: GangGroup) -> str:
-    """Another pod is in the queue for the group."""
-    return f"representative pod {group.representative_key} of gangGroupID {group.id} already exists"
+def represented(group: GangGroup, key: str) -> str:
+    """Another pod is in the queue for the group: the one of this key."""
+    return f"representative pod {key} of gangGroupID {group_id(group)} already exists"
 
 
 def rejected(group: GangGroup, pod: Pod, reason: str, waiting: int) -> str:
     """A member has no place. `waiting`: how many members had one."""
     return (
-        f'GangGroup "{group.id}" gets rejected due to member Pod "{pod.key}" is unschedulable with reason '
+        f'GangGroup "{group_id(group)}" gets rejected due to member Pod "{pod.key}" is unschedulable with reason '
         f"{go_quoted(reason)}, alreadyWaitForBound: {waiting}"
     )
 
 
 def evicted_in_vain(group: GangGroup) -> str:
     """No pods are evicted for single members now. (Ours.)"""
-    return f'pods have been evicted in vain for members of GangGroup "{group.id}": none is for a while'
+    return f'pods have been evicted in vain for members of GangGroup "{group_id(group)}": none is for a while'
 
 
 def rejected_in_unreserve(gang: Gang, pod: Pod) -> str:

@@ -114,6 +114,6 @@ def _oldest_wait(plugin: Coscheduling) -> float:
         if gang.options is not None
         and gang.pending
         and len(gang.bound) < gang.options.min
-        and not cache.why_not(gang.group)
+        and not cache.shortcomings.hold(gang.group)
     ]
     return max(now - min(waiting), 0.0) if waiting else 0.0

@@ -37,6 +37,9 @@ from koordsched.plugins.coscheduling.kinds import (
 FROM_POD_GROUP = "GangFromPodGroupCrd"
 FROM_POD = "GangFromPodAnnotation"
 
+MOST_GANGS = 1000
+"""Gangs that are placed together at most. (Ours: the annotation has room for tens of thousands.)"""
+
 
 class Membership(NamedTuple):
     """The gang of a pod. `by_pod_group`: a PodGroup defines it, and annotations of the pod do not count."""
@@ -50,7 +53,8 @@ class GangOptions(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     `groups`: the ids of the gangs that are placed together, sorted, as given: the gang itself may be missing.
     `timeout`: how long members wait in Permit, in nanoseconds. `topology_spec`: the text of the annotation, "" if there
-    is none.
+    is none. `too_many`: how many gangs it names, if those are more than `MOST_GANGS`: then it is in a group of its own,
+    and not tried.
     """
 
     min: int
@@ -61,6 +65,7 @@ class GangOptions(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     match_policy: str
     topology_spec: str
     origin: str
+    too_many: int = 0
 
     @property
     def waiting_time(self) -> float:
@@ -113,16 +118,20 @@ def _options(
 ) -> GangOptions:
     total = _int32(annotations.get(TOTAL_NUMBER, ""))
     mode = annotations.get(MODE, "")
+    groups = _groups(annotations.get(GROUPS, ""))
+    named = len(set(groups))
+    too_many = named if named > MOST_GANGS else 0
     policy = annotations.get(MATCH_POLICY) or annotations.get(MATCH_POLICY_ALIAS, "")
     return GangOptions(
         min=minimum,
         total=max(total, minimum) if total else minimum,
         mode=NON_STRICT if mode == NON_STRICT else STRICT,
         timeout=int(args.default_timeout if timeout is None else timeout),
-        groups=_groups(annotations.get(GROUPS, "")) or (gang,),
+        groups=(gang,) if too_many or not groups else groups,
         match_policy=policy if policy in MATCH_POLICIES else args.default_match_policy,
         topology_spec=annotations.get(NETWORK_TOPOLOGY_SPEC, ""),
         origin=origin,
+        too_many=too_many,
     )
 
 

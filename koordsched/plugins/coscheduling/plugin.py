@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -144,20 +144,30 @@ class Coscheduling(
         if pod.uid not in gang.pending:
             return _unresolvable(messages.not_pending(pod))
         if group.represented and group.representative != pod.uid:
-            return Status(Code.WAIT, (messages.represented(group),))
+            return Status(Code.WAIT, (messages.represented(group, self.cache.key_of(group.representative)),))
         return SUCCESS
+
+    def reworded(self) -> Iterator[Pod]:
+        """Members of groups that cannot be tried, and of late for another reason."""
+        return self.cache.shortcomings.reworded()
 
     def admitted(self, pod: Pod) -> None:
         """The pod represents its group."""
         gang = self.cache.of(pod)
         if gang is not None and not gang.group.admits_singly(gang):
             gang.group.representative, gang.group.at_rest = pod.uid, False
+            gang.group.kept_out = False
 
     def gated(self, pod: Pod) -> None:
-        """If the pod represents its group, or would because it is not bound after all, another one has to."""
+        """If the pod represents its group, or would because it is not bound after all, another one has to; but not if
+        all others are known to be kept out as well: what each waits for brings it back.
+        """
         gang = self.cache.of(pod)
-        if gang is not None and gang.group.representative in (pod.uid, ""):
-            self.cache.replace_representative(gang.group)
+        if gang is None:
+            return
+        group = gang.group
+        if group.representative == pod.uid or not (group.representative or group.kept_out):
+            self.cache.replace_representative(group)
 
     def _goes_with_others(self, pod: Pod) -> Gang | Status | None:
         """The gang of a pod that is placed with others, or why it must not be tried; None if it is placed alone."""
@@ -396,19 +406,20 @@ class Coscheduling(
             if alone:
                 return SUCCESS, 0.0
             return _WAIT, gang.options.waiting_time if gang.options is not None else 0.0
-        members = group.together()
         if not group.binding_members:
-            group.binding_members = frozenset(each.uid for each in members)
-        for each in members:
+            group.binding_members = frozenset(each.uid for each in group.together())
+        for each in group.together() if len(self.handle.waiting) else ():
             if (waiting := self.handle.waiting.get(each.uid)) is not None:
                 waiting.allow(self.name)
         return SUCCESS, 0.0
 
     def _enough(self, group: GangGroup) -> bool:
-        for gang_id in group.gang_ids:
-            gang = self.cache.gangs.get(gang_id)
+        """Whether every gang has enough members. Begins with the one that had too few: each member asks."""
+        for _ in group.named:
+            gang = self.cache.gangs.get(group.named[group.lacking])
             if gang is None or not gang.valid:
                 return False
+            group.lacking = (group.lacking + 1) % len(group.named)
         return True
 
     # --- binding ---------------------------------------------------------------------------------------

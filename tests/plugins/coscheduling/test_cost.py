@@ -1,11 +1,13 @@
 """What gangs cost, in steps (coscheduling spec does not say: upstream tries a failing gang without a pause)."""
 
 import asyncio
+import json
 
 import pytest
 
 from koordsched.framework.interface import Permit
 from koordsched.framework.status import Code, Status
+from koordsched.plugins.coscheduling.gang import Gang
 from tests.plugins.coscheduling.placing import Gangs, cache_of, scheduling
 from tests.steps import counted
 from tests.virtualtime import run
@@ -128,3 +130,73 @@ def test_what_it_takes_to_reject_members_that_wait_grows_with_their_number():
 
     small, large = run(work(20)), run(work(160))
     assert large <= 1.5 * 8 * small, (small, large)
+
+
+def linked(cluster, names, gangs, pods=1):
+    """A gang of each name, with so many pods that each name so many gangs and ask for one more pod."""
+    groups = json.dumps([f"default/g{number:03}" for number in range(gangs)])
+    for name in names:
+        for number in range(pods):
+            cluster.pod(f"p-{name}-{number}", name, by={"min_available": f"{pods + 1}", "groups": groups})
+
+
+def test_a_gang_that_comes_costs_as_much_as_it_names_and_not_as_many_as_wait():
+    async def work(size):
+        cluster = Gangs(cpu="1")
+        async with scheduling(cluster) as running:
+            names = [f"g{number:03}" for number in range(size + 20)]
+            linked(cluster, names[:size], gangs=200)
+            await asyncio.sleep(10)
+            plugin = running.scheduler.profiles["default-scheduler"].plugins["Coscheduling"]
+            original, asked = plugin.pre_enqueue, []
+
+            def pre_enqueue(pod):
+                asked.append(pod.name)
+                return original(pod)
+
+            plugin.pre_enqueue = pre_enqueue
+            with counted() as steps:
+                linked(cluster, names[size:], gangs=200)
+                await asyncio.sleep(0.1)  # before members are asked again for what they show
+            assert len(asked) <= 2 * 20
+            return steps.count
+
+    few, many = run(work(20)), run(work(150))
+    assert many <= 1.5 * few, (few, many)
+
+
+def test_what_a_member_shows_is_not_worked_out_anew_for_each():
+    async def work(gangs):
+        cluster = Gangs(cpu="1")
+        async with scheduling(cluster) as running:
+            linked(cluster, ["g000"], gangs, pods=20)
+            await asyncio.sleep(5)
+            gate = running.scheduler.profiles["default-scheduler"].plugins["Coscheduling"].pre_enqueue
+            pods = running.scheduler.pending_pods()
+            assert all("doesn't exists" in gate(pod).message for pod in pods)
+            with counted() as steps:
+                for pod in pods:
+                    gate(pod)
+            return steps.count
+
+    few, many = run(work(200)), run(work(1000))
+    assert many <= 1.1 * few, (few, many)
+
+
+def test_members_of_many_gangs_do_not_look_at_all_of_them_each(monkeypatch):
+    looked, valid = [], Gang.valid.fget
+    monkeypatch.setattr(Gang, "valid", property(lambda gang: (looked.append(gang.id), valid(gang))[1]))
+    size = 60
+
+    async def work():
+        cluster = Gangs(("n1", "n2"), cpu="100")
+        async with scheduling(cluster):
+            names = [f"g{number:03}" for number in range(size)]
+            for name in names:
+                groups = json.dumps([f"default/{each}" for each in names])
+                cluster.pod(f"p-{name}", name, by={"min_available": "1", "groups": groups})
+            await asyncio.sleep(5)
+            assert len(cluster.bound()) == size
+            assert size <= len(looked) <= 4 * size
+
+    run(work())

@@ -7,11 +7,11 @@ import pytest
 
 from koordsched.plugins.coscheduling.args import CoschedulingArgs
 from koordsched.plugins.coscheduling.options import from_pod
-from tests.plugins.coscheduling.placing import Gangs, annotations, cache_of, scheduling, settle
+from tests.plugins.coscheduling.placing import GANG, Gangs, annotations, cache_of, scheduling, settle
 from tests.virtualtime import run
 
-LONGEST = 32768
-"""Bytes of a condition's message that the API server takes."""
+LONGEST = 6000
+"""Characters of what a pod shows, whatever its gang names."""
 
 
 def playing(scenario, **options):
@@ -103,8 +103,8 @@ def test_groups_of_any_kind(groups):
         await settle(running, 20)
         bound = {"m-1", "m-2"} <= set(cluster.bound())
         notice = cluster.notice("m-1")
-        assert bound or "doesn't exists" in notice or len(notice) > 30_000
-        assert len(notice.encode()) <= LONGEST
+        assert bound or "doesn't exists" in notice or "name more than 1000 gangs" in notice
+        assert len(notice) <= LONGEST
 
     playing(scenario)
 
@@ -233,5 +233,80 @@ def test_events_follow_each_other_without_a_pause():
         cluster.node("n2", "8")
         await settle(running, 20)
         assert {"m-1", "m-2", "m-3"} <= set(cluster.bound())
+
+    playing(scenario)
+
+
+def names(count):
+    return json.dumps([f"default/g{number:04}" for number in range(count)])
+
+
+def test_a_group_of_more_than_a_thousand_gangs_is_not_placed_and_its_pods_show_that():
+    async def scenario(cluster, running):
+        cluster.pods("m-1", gang="g0000", by={"min_available": "1", "groups": names(1001)})
+        cluster.pods("n-1", gang="h", by={"min_available": "1", "groups": '["default/h", "default/g0000"]'})
+        cluster.group(1, "g1", groups=names(1001))
+        cluster.pod("o-1", "g1")
+        await settle(running, 20)
+        wrong = "memberGangs [default/g0000] name more than 1000 gangs, current gang: default/g0000, podName: default/m"
+        assert wrong in cluster.notice("m-1")
+        assert "memberGangs [default/g0000] name more than 1000 gangs, current gang: default/h" in cluster.notice("n-1")
+        assert "memberGangs [default/g1] name more than 1000 gangs" in cluster.notice("o-1")
+        cluster.regroup("g1", groups=names(2))
+        await settle(running, 20)
+        assert "memberGangs [default/g0001] doesn't exists" in cluster.notice("o-1")
+        cluster.regroup("g1", groups="")
+        await settle(running)
+        assert "o-1" in cluster.bound()
+
+    playing(scenario)
+
+
+def test_pods_show_some_of_a_thousand_gangs_and_how_many_more_there_are():
+    async def scenario(cluster, running):
+        cluster.pods("m-1", "m-2", gang="g0001", by={"min_available": "2", "groups": names(1000)})
+        await settle(running, 20)
+        notice = cluster.notice("m-1")
+        assert "gangGroup [default/g0000 default/g0001 default/g0002 " in notice
+        assert "basic check: memberGangs [default/g0000 default/g0002 default/g0003 " in notice
+        assert " and 928 more] doesn't exists, current gang: default/g0001, podName: default/m-1" in notice
+        assert len(notice) <= LONGEST
+        for item in running.scheduler.queue:
+            assert len(item.gating_reason) <= LONGEST
+
+    playing(scenario)
+
+
+def test_what_pods_of_a_group_show_follows_their_gangs():
+    async def scenario(cluster, running):
+        groups = json.dumps([f"default/{name}" for name in "abc"])
+
+        def put(name, gang, minimum="1"):
+            cluster.pod(name, gang, by={"min_available": minimum, "groups": groups})
+
+        def shown(name="a-1"):
+            text = cluster.notice(name)
+            return text.partition("basic check: ")[2].partition(", current gang")[0]
+
+        put("a-1", "a")
+        await settle(running, 10)
+        assert shown() == "memberGangs [default/b default/c] doesn't exists"
+        put("b-1", "b", "2")
+        await settle(running)
+        together = "memberGangs [default/a default/b default/c] child pod not collect enough"
+        assert shown() == f"memberGangs [default/c] doesn't exists, {together}"
+        cluster.pod("c-1", "c", by={"groups": groups})
+        await settle(running)
+        assert shown() == f"memberGangs [default/c] has not init, {together}"
+        put("b-2", "b", "2")
+        await settle(running)
+        assert shown() == "memberGangs [default/c] has not init"
+        cluster.change("b-1", notes={GANG + "name": "d"})
+        await settle(running)
+        assert shown() == f"memberGangs [default/c] has not init, {together}"
+        put("b-3", "b", "2")
+        put("c-2", "c")
+        await settle(running)
+        assert {"a-1", "b-2", "b-3", "c-1", "c-2"} <= set(cluster.bound())
 
     playing(scenario)

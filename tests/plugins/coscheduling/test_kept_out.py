@@ -235,3 +235,36 @@ def test_it_is_replayed_equal():
     assert len(replays) > 2
     for replayed in replays:
         assert state_of(replayed)[:2] == after[:2]
+
+
+@pytest.mark.parametrize("size", [10, 40])
+def test_members_that_are_kept_out_are_asked_once_by_each_event(size):
+    async def work():
+        cluster = Gangs()
+        cluster.insert(device_class())
+        cluster.group(2)
+        async with scheduling(cluster) as running:
+            plugin = running.scheduler.profiles["default-scheduler"].plugins["DynamicResources"]
+            original, asked = plugin.pre_enqueue, []
+
+            def pre_enqueue(pod):
+                asked.append(pod.name)
+                return original(pod)
+
+            plugin.pre_enqueue = pre_enqueue
+            for number in range(size):
+                claims = [{"name": "e", "resourceClaimName": f"of-{number}"}]
+                cluster.pod(f"m-{number}", resourceClaims=claims)
+            await settle(running)
+            assert set(gating(running).values()) == {"DynamicResources"}
+            assert size <= len(asked) <= 3 * size
+            asked.clear()
+            cluster.insert(slice_of("n1", "d0", "d1"))
+            await settle(running)
+            assert size <= len(asked) <= 2 * size
+            for number in (3, 7):
+                cluster.insert(claim(f"of-{number}"))
+            await settle(running)
+            assert cluster.bound() == ["m-3", "m-7"]
+
+    run(work())

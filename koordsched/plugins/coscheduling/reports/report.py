@@ -112,7 +112,7 @@ def report_on(plugin: Coscheduling, name: str) -> GangReport:
 
 def state_of(gang: Gang, cache: GangCache) -> str:
     """The state of a gang."""
-    return _state(gang, _problem(gang, cache))
+    return _state(gang, _is_held(gang, cache))
 
 
 def _line(gang: Gang, cache: GangCache) -> GangLine:
@@ -120,7 +120,7 @@ def _line(gang: Gang, cache: GangCache) -> GangLine:
     problem = _problem(gang, cache)
     return GangLine(
         gang=gang.id,
-        state=_state(gang, problem),
+        state=_state(gang, bool(problem)),
         minimum=options.min if options is not None else 0,
         members=len(gang.children),
         pending=len(gang.pending),
@@ -135,23 +135,25 @@ def _line(gang: Gang, cache: GangCache) -> GangLine:
     )
 
 
-def _state(gang: Gang, problem: str) -> str:
+def _state(gang: Gang, held: bool) -> str:
     if gang.options is None:
         return UNDEFINED
     if gang.bound and len(gang.bound) >= gang.options.min:
         return BOUND
     if gang.waiting:
         return PLACED
-    return INCOMPLETE if problem or gang.lacks_children else PENDING
+    return INCOMPLETE if held or gang.lacks_children else PENDING
 
 
 def _problem(gang: Gang, cache: GangCache) -> str:
     if gang.options is None:
         by_pod_group = any(pod.labels.labels.get(POD_GROUP) for pod in gang.children.values())
         return "there is no PodGroup of this name" if by_pod_group else "no pod has a legal min-available"
-    if not gang.pending or gang.group.admits_singly(gang):
-        return ""
-    return cache.why_not(gang.group)
+    return cache.why_not(gang.group) if _is_held(gang, cache) else ""
+
+
+def _is_held(gang: Gang, cache: GangCache) -> bool:
+    return bool(gang.pending) and not gang.group.admits_singly(gang) and cache.shortcomings.hold(gang.group)
 
 
 def _members(gang: Gang) -> Iterator[MemberReport]:
