@@ -24,7 +24,7 @@ MOST_CHARACTERS = 10_000_000
 """Characters of a string: going through a longer one costs too much anyway."""
 
 MOST_PATTERNS = 64
-"""Regular expressions that one evaluation may compile."""
+"""Regular expressions that one evaluation may compile, and that an expression may have as literals."""
 
 CHECK_EVERY = 100
 """Iterations between two looks at the clock, as upstream."""

@@ -15,6 +15,11 @@ from koordsched.plugins.dynamicresources.cel.work import WORK
 
 _KEPT = 256
 
+_LARGEST = 512 * 1024
+"""Bytes that a compiled pattern may take, with what it needs to match: that is `.{1000}` a few times over, and takes a
+few milliseconds to compile. RE2 and Go take larger ones, which are compiled for a third of a second each.
+"""
+
 _GO_TEXTS = {
     "missing ]": "missing closing ]",
     "missing )": "missing closing )",
@@ -30,6 +35,7 @@ _GO_TEXTS = {
 def _options() -> Any:
     options = re2.Options()
     options.log_errors = False
+    options.max_mem = _LARGEST
     return options
 
 

@@ -5,6 +5,11 @@ from __future__ import annotations
 import re
 from enum import Enum, auto
 from functools import lru_cache
+from typing import ClassVar
+from weakref import WeakValueDictionary
+
+_MOST_SHOWN = 1000
+"""Names of types beyond which the parameters of a type are not written."""
 
 
 class Kind(Enum):
@@ -31,39 +36,50 @@ class Kind(Enum):
 
 
 class Type:
-    """A type; compared by kind, name and parameters."""
+    """A type. Equal ones are one object: a type may have a parameter in many places, and be huge when it is written.
 
-    __slots__ = ("kind", "name", "parameters")
+    `is_open`: a type parameter is in it.
+    """
 
-    def __init__(self, kind: Kind, name: str, parameters: tuple[Type, ...] = ()) -> None:
-        self.kind = kind
-        self.name = name
-        self.parameters = parameters
+    __slots__ = ("__weakref__", "_names", "is_open", "kind", "name", "parameters")
 
-    def __eq__(self, other: object) -> bool:
-        if self is other:
-            return True
-        return (
-            isinstance(other, Type)
-            and self.kind is other.kind
-            and self.name == other.name
-            and self.parameters == other.parameters
-        )
+    _known: ClassVar[WeakValueDictionary[tuple[Kind, str, tuple[Type, ...]], Type]] = WeakValueDictionary()
 
-    def __hash__(self) -> int:
-        return hash((self.kind, self.name, self.parameters))
+    kind: Kind
+    name: str
+    parameters: tuple[Type, ...]
+    is_open: bool
+    _names: int
+
+    def __new__(cls, kind: Kind, name: str, parameters: tuple[Type, ...] = ()) -> Type:
+        key = kind, name, parameters
+        found = cls._known.get(key)
+        if found is None:
+            found = cls._known[key] = super().__new__(cls)
+            found.kind, found.name, found.parameters = key
+            found.is_open = kind is Kind.PARAMETER or any(each.is_open for each in parameters)
+            found._names = 1 + sum(each._names for each in parameters)
+        return found
 
     def __str__(self) -> str:
         """As in errors about the result of an expression."""
         name = f"<{self.name}>" if self.kind is Kind.PARAMETER else self.name
-        return f"{name}({', '.join(map(str, self.parameters))})" if self.parameters else name
+        return f"{name}({self._listed([str(each) for each in self._few])})" if self.parameters else name
+
+    @property
+    def _few(self) -> tuple[Type, ...]:
+        return self.parameters if self._names <= _MOST_SHOWN else ()
+
+    @staticmethod
+    def _listed(texts: list[str]) -> str:
+        return ", ".join(texts) or "..."
 
     @property
     def shown(self) -> str:
         """As in errors of the checker."""
         if (special := _SHOWN.get(self.kind)) is not None:
             return special
-        return f"{self.name}({', '.join(each.shown for each in self.parameters)})" if self.parameters else self.name
+        return f"{self.name}({self._listed([each.shown for each in self._few])})" if self.parameters else self.name
 
 
 _SHOWN = {

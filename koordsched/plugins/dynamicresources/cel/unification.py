@@ -28,30 +28,42 @@ def unwrap_optional(type_: Type) -> tuple[Type, bool]:
 
 def substitute(known: Substitution, type_: Type, *, dynamic: bool) -> Type:
     """The type with its parameters replaced by what is known of them; unknown ones by dyn if `dynamic`."""
-    while type_.kind is Kind.PARAMETER:
-        found = known.get(type_.name)
-        if found is None:
-            return DYN if dynamic else type_
-        type_ = found
-    if not type_.parameters:
+    return _substituted(known, type_, dynamic, {})
+
+
+def _substituted(known: Substitution, type_: Type, dynamic: bool, done: dict[Type, Type]) -> Type:
+    if not type_.is_open:
         return type_
-    return Type(type_.kind, type_.name, tuple(substitute(known, each, dynamic=dynamic) for each in type_.parameters))
+    found = done.get(type_)
+    if found is None:
+        if type_.kind is Kind.PARAMETER:
+            bound = known.get(type_.name)
+            unbound = DYN if dynamic else type_
+            found = _substituted(known, bound, dynamic, done) if bound is not None else unbound
+        else:
+            parameters = tuple([_substituted(known, each, dynamic, done) for each in type_.parameters])
+            found = Type(type_.kind, type_.name, parameters)
+        done[type_] = found
+    return found
 
 
 def assignable(known: Substitution, first: list[Type], second: list[Type]) -> Substitution | None:
     """What is then known if each of the first types may be used as the second; None if not."""
     if len(first) != len(second):
         return None
-    copy = dict(known)
-    return copy if all(_assignable(copy, one, other) for one, other in zip(first, second, strict=True)) else None
+    unifier = _Unifier(dict(known))
+    return unifier.known if all(map(unifier.assignable, first, second)) else None
 
 
 def most_general(first: Type, second: Type) -> Type:
     """The one of two types that unify that says less."""
-    return first if _less_specific(first, second) else second
+    return first if _less_specific(first, second, set()) else second
 
 
-def _less_specific(first: Type, second: Type) -> bool:
+def _less_specific(first: Type, second: Type, done: set[tuple[Type, Type]]) -> bool:
+    """`done`: pairs for which it is so."""
+    if first is second or (first, second) in done:
+        return True
     if is_dynamic(first) or first.kind is Kind.PARAMETER:
         return True
     if is_dynamic(second) or second.kind is Kind.PARAMETER or first.kind is not second.kind:
@@ -60,55 +72,80 @@ def _less_specific(first: Type, second: Type) -> bool:
         return True
     if first.name != second.name or len(first.parameters) != len(second.parameters):
         return False
-    return all(map(_less_specific, first.parameters, second.parameters))
-
-
-def _assignable(known: Substitution, first: Type, second: Type) -> bool:
-    if second.kind is Kind.PARAMETER:
-        valid, bound = _may_stand_for(known, first, second)
-        if valid or bound:
-            return valid
-    if first.kind is Kind.PARAMETER:
-        return _may_stand_for(known, second, first)[0]
-    if is_dynamic(first) or is_dynamic(second) or Kind.ERROR in (first.kind, second.kind):
-        return True
-    if first.kind is Kind.NULL:
-        return second.kind in _NULLABLE
-    if second.kind is Kind.NULL:
-        return first.kind in _NULLABLE
-    if first.kind is not second.kind:
+    if not all(
+        _less_specific(one, other, done) for one, other in zip(first.parameters, second.parameters, strict=True)
+    ):
         return False
-    if first.kind is Kind.TYPE:
+    done.add((first, second))
+    return True
+
+
+class _Unifier:
+    """`known` grows. A pair of types that unified is not looked at again: that would add nothing to what is known."""
+
+    __slots__ = ("_done", "known")
+
+    def __init__(self, known: Substitution) -> None:
+        self.known = known
+        self._done: set[tuple[Type, Type]] = set()
+
+    def assignable(self, first: Type, second: Type) -> bool:
+        """Whether the first may be used as the second."""
+        if (first is second and not first.is_open) or (first, second) in self._done:
+            return True
+        if not self._unifies(first, second):
+            return False
+        self._done.add((first, second))
         return True
-    if first.name != second.name or len(first.parameters) != len(second.parameters):
-        return False
-    return all(_assignable(known, one, other) for one, other in zip(first.parameters, second.parameters, strict=True))
 
+    def _unifies(self, first: Type, second: Type) -> bool:
+        if second.kind is Kind.PARAMETER:
+            valid, bound = self._may_stand_for(first, second)
+            if valid or bound:
+                return valid
+        if first.kind is Kind.PARAMETER:
+            return self._may_stand_for(second, first)[0]
+        if is_dynamic(first) or is_dynamic(second) or Kind.ERROR in (first.kind, second.kind):
+            return True
+        if first.kind is Kind.NULL:
+            return second.kind in _NULLABLE
+        if second.kind is Kind.NULL:
+            return first.kind in _NULLABLE
+        if first.kind is not second.kind:
+            return False
+        if first.kind is Kind.TYPE:
+            return True
+        if first.name != second.name or len(first.parameters) != len(second.parameters):
+            return False
+        return all(map(self.assignable, first.parameters, second.parameters))
 
-def _may_stand_for(known: Substitution, type_: Type, parameter: Type) -> tuple[bool, bool]:
-    """Whether the parameter may stand for the type, and whether it was known already what it stands for."""
-    if type_ == parameter:
-        return True, True
-    bound = known.get(parameter.name)
-    if bound is not None:
-        if type_ == bound:
+    def _may_stand_for(self, type_: Type, parameter: Type) -> tuple[bool, bool]:
+        """Whether the parameter may stand for the type, and whether it was known already what it stands for."""
+        if type_ is parameter:
             return True, True
-        if not _assignable(known, type_, bound):
-            return False, True
-        general = most_general(type_, bound)
-        if not _occurs(known, parameter, general):
-            known[parameter.name] = general
-        return True, True
-    if _occurs(known, parameter, type_):
-        return False, False
-    known[parameter.name] = type_
-    return True, False
+        bound = self.known.get(parameter.name)
+        if bound is not None:
+            if type_ is bound:
+                return True, True
+            if not self.assignable(type_, bound):
+                return False, True
+            general = most_general(type_, bound)
+            if not self._occurs(parameter, general, set()):
+                self.known[parameter.name] = general
+            return True, True
+        if self._occurs(parameter, type_, set()):
+            return False, False
+        self.known[parameter.name] = type_
+        return True, False
 
-
-def _occurs(known: Substitution, parameter: Type, within: Type) -> bool:
-    if parameter == within:
-        return True
-    if within.kind is Kind.PARAMETER:
-        bound = known.get(within.name)
-        return bound is not None and _occurs(known, parameter, bound)
-    return within.kind in _NESTED and any(_occurs(known, parameter, each) for each in within.parameters)
+    def _occurs(self, parameter: Type, within: Type, done: set[Type]) -> bool:
+        """`done`: types in which it does not."""
+        if parameter is within:
+            return True
+        if not within.is_open or within in done:
+            return False
+        done.add(within)
+        if within.kind is Kind.PARAMETER:
+            bound = self.known.get(within.name)
+            return bound is not None and self._occurs(parameter, bound, done)
+        return within.kind in _NESTED and any(self._occurs(parameter, each, done) for each in within.parameters)

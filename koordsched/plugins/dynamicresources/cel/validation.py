@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 
 from koordsched.plugins.dynamicresources.cel import types
 from koordsched.plugins.dynamicresources.cel.errors import Failure
+from koordsched.plugins.dynamicresources.cel.frame import MOST_PATTERNS
 from koordsched.plugins.dynamicresources.cel.regexes import pattern
 from koordsched.plugins.dynamicresources.cel.source import Issues
 from koordsched.plugins.dynamicresources.cel.stringformat import WANTED, clauses
@@ -18,6 +19,9 @@ from koordsched.plugins.dynamicresources.cel.types import Kind, Type
 from koordsched.plugins.dynamicresources.cel.unification import unwrap_optional
 from koordsched.plugins.dynamicresources.cel.values import Value
 
+_OF_PATTERNS = ("matches", "find", "findAll")
+"""Functions of text and regular expression."""
+
 _MIXED_ALLOWED = "format"
 """The function below which lists and maps may be mixed."""
 
@@ -25,6 +29,9 @@ _MIXED_ALLOWED = "format"
 def validate(tree: Node, issues: Issues) -> None:
     """Reports what is wrong."""
     found = list(walk(tree))
+    if (position := _position_of_too_many([node for node, _ in found if isinstance(node, Call)])) is not None:
+        issues.report(position, f"more than {MOST_PATTERNS} regular expressions")
+        return
     for function, valid in _LITERALS.items():
         for node, _ in found:
             if isinstance(node, Call) and node.function == function:
@@ -38,6 +45,17 @@ def validate(tree: Node, issues: Issues) -> None:
     for node, _ in found:
         if isinstance(node, Call) and node.function == "format":
             _check_format(node, issues)
+
+
+def _position_of_too_many(calls: list[Call]) -> int | None:
+    """Of the first regular expression that is one too many."""
+    patterns: set[Value] = set()
+    for node in calls:
+        if node.function in _OF_PATTERNS and node.arguments and isinstance(node.arguments[0], Literal):
+            patterns.add(node.arguments[0].value)
+            if len(patterns) > MOST_PATTERNS:
+                return node.arguments[0].position
+    return None
 
 
 def children(node: Node) -> list[Node]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from typing import Final
 
+from koordsched.cluster.kept import kept
 from koordsched.plugins.dynamicresources.cel import types
 from koordsched.plugins.dynamicresources.cel.declarations import Overload, function, method, traversal
 from koordsched.plugins.dynamicresources.cel.errors import Failure, no_such_overload
@@ -14,6 +14,9 @@ from koordsched.plugins.dynamicresources.cel.values import LARGEST_UINT, Opaque,
 
 _DIGITS = re.compile(r"[0-9]*", re.ASCII)
 _IDENTIFIER = re.compile(r"[0-9A-Za-z-]*", re.ASCII)
+
+_BUDGET = 4 << 20
+"""Bytes of texts that are known."""
 
 Numbers = tuple[int, int, int]
 Pre = tuple[tuple[int, int, str], ...]
@@ -47,7 +50,7 @@ class Semver(Opaque):
         return self.text
 
 
-@lru_cache(maxsize=4096)
+@kept(_BUDGET)
 def parse_semver(text: str) -> Semver:
     """A version. Raises Failure with the library's text if it is none."""
     if not text:

@@ -41,6 +41,8 @@ BUDGET = 64 << 20
 """Bytes that prepared demands and their answers may take, the latest not counted."""
 
 _DEMAND_BYTES = 8 << 10
+_BYTES_PER_BYTE = 6
+"""Of a demand, for each byte of what its claims ask for."""
 
 _Rows = npt.NDArray[np.intp]
 
@@ -55,13 +57,20 @@ class Allocation(NamedTuple):
 class _Known:
     """A prepared demand with all that was found out for it."""
 
-    __slots__ = ("answers", "nbytes", "planner", "prepared")
+    __slots__ = ("_own_bytes", "answers", "nbytes", "planner", "prepared")
 
-    def __init__(self, prepared: Prepared, planner: Planner, features: Features) -> None:
+    def __init__(self, prepared: Prepared, planner: Planner, features: Features, written: int = 0) -> None:
+        """`written`: bytes of what the claims ask for."""
         self.prepared = prepared
         self.planner = planner
         self.answers = Answers(with_footprints=features.node_allocatable)
-        self.nbytes = _DEMAND_BYTES
+        self._own_bytes = self.nbytes = _DEMAND_BYTES + _BYTES_PER_BYTE * written
+
+    def resize(self) -> int:
+        """What it takes more than before."""
+        before = self.nbytes
+        self.nbytes = self._own_bytes + self.answers.nbytes + self.planner.nbytes
+        return self.nbytes - before
 
 
 class Allocator:
@@ -88,11 +97,13 @@ class Allocator:
         """The demand of a pod with these unallocated claims, in pod order. `lenient`: devices and pools that would end
         the attempt with an error are passed over. `best_fit`: small devices first, those that others miss least.
         """
-        key = (self.identity(claims, class_of), lenient, best_fit)
+        texts = self._identity_of(claims, class_of)
+        key = (texts, lenient, best_fit)
         known = self._known.get(key)
         if known is None:
             prepared = Prepared(claims, class_of, self._features, lenient=lenient, best_fit=best_fit)
-            known = _Known(prepared, Planner(prepared, self._expressions, self._features), self._features)
+            written = sum(len(text) for text, _ in texts)
+            known = _Known(prepared, Planner(prepared, self._expressions, self._features), self._features, written)
             self._known[key] = known
             self._keys[prepared] = key
             self._bytes += known.nbytes
@@ -102,9 +113,12 @@ class Allocator:
 
     def identity(self, claims: Sequence[ResourceClaim], class_of: ClassOf) -> Hashable:
         """Equal for claims that ask for the same, and therefore share all answers."""
+        return self._identity_of(claims, class_of)
+
+    def _identity_of(self, claims: Sequence[ResourceClaim], class_of: ClassOf) -> tuple[tuple[bytes, Hashable], ...]:
         return tuple(self._identity(claim, class_of) for claim in claims)
 
-    def _identity(self, claim: ResourceClaim, class_of: ClassOf) -> Hashable:
+    def _identity(self, claim: ResourceClaim, class_of: ClassOf) -> tuple[bytes, Hashable]:
         """Equal for claims that ask for the same, with the same selectors behind the names of classes."""
         spec = claim.spec.devices
         names = {request.exactly.device_class_name for request in spec.requests if request.exactly is not None}
@@ -137,10 +151,9 @@ class Allocator:
             self._bytes -= oldest.nbytes
 
     def _resized(self, known: _Known) -> None:
-        size = _DEMAND_BYTES + known.answers.nbytes + known.planner.nbytes
+        more = known.resize()
         if known.prepared in self._keys:
-            self._bytes += size - known.nbytes
-        known.nbytes = size
+            self._bytes += more
         self._stay_within_budget()
 
     # --- verdicts ----------------------------------------------------------------------------------------

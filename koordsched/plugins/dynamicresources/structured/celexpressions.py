@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import sys
+
+from koordsched.cluster.kept import Kept
 from koordsched.plugins.dynamicresources import cel
 from koordsched.plugins.dynamicresources.structured.devices import Equipment
 from koordsched.plugins.dynamicresources.structured.features import Features
 from koordsched.plugins.dynamicresources.structured.selectors import Expired, SelectorFailure
 
-_PROGRAMS_KEPT = 256
+_BUDGET = 64 << 20
+"""Bytes of programs, each of which takes about so many, and so many for each character of its text:"""
+_PROGRAM_BYTES, _BYTES_PER_CHARACTER = 4 << 10, 200
 _DEVICES_KEPT = 4096
 
 
@@ -16,7 +21,7 @@ class CelExpressions:
 
     def __init__(self, features: Features) -> None:
         self._features = cel.Features(features.consumable_capacity, features.list_attributes)
-        self._programs: dict[str, cel.Program | str] = {}
+        self._programs: Kept[str, cel.Program | str] = Kept(_BUDGET)
         self._devices: dict[int, cel.Device] = {}
 
     def selects(self, text: str, equipment: Equipment, expired: Expired) -> bool:
@@ -32,13 +37,13 @@ class CelExpressions:
     def _program(self, text: str) -> cel.Program | str:
         found = self._programs.get(text)
         if found is None:
-            if len(self._programs) >= _PROGRAMS_KEPT:
-                self._programs.clear()
+            size = _PROGRAM_BYTES + _BYTES_PER_CHARACTER * len(text)
             try:
                 found = cel.compile(text, self._features)
             except cel.CompileError as error:
                 found = str(error)
-            self._programs[text] = found
+                size += sys.getsizeof(found)
+            self._programs.put(text, found, size)
         return found
 
     def _device(self, equipment: Equipment) -> cel.Device:

@@ -5,7 +5,9 @@ import sys
 import pytest
 
 from koordsched.plugins.dynamicresources.cel import CompileError, EvaluationError, compile
-from koordsched.plugins.dynamicresources.cel.frame import COST_LIMIT
+from koordsched.plugins.dynamicresources.cel.frame import COST_LIMIT, MOST_PATTERNS
+from koordsched.plugins.dynamicresources.cel.regexes import pattern
+from tests.steps import counted
 
 from .selecting import LISTS, device
 
@@ -107,6 +109,48 @@ def test_too_much_work_is_refused(text):
 def test_repeated_macros_do_not_multiply_the_tree():
     text = "optional.of(1)" + ".optMap(x, x)" * 100 + ".hasValue()"
     assert outcome(text) in (TOO_MUCH, TOO_DEEP_TREE, True)
+
+
+@pytest.mark.parametrize("smallest", ["{1: 1}", "{}", "[]", "optional.none()"])
+@pytest.mark.parametrize("larger", ["{'a': $, 'b': $}", "[$, $]", "optional.of([$])", "{$: $}"])
+@pytest.mark.parametrize("use", ["true", "$ == $", "[$, $].size() == 2", "$ == 1", "$.nothing()", "$.all(x, x)"])
+def test_types_that_are_huge_when_written_cost_what_they_take(smallest, larger, use):
+    """Each level is twice as large as the one before."""
+
+    def problem(text):
+        try:
+            compile(text, LISTS)
+        except CompileError as error:
+            return str(error)
+        return ""
+
+    with counted() as few:
+        problem(tower(20, larger, smallest, use))
+    with counted() as many:
+        found = problem(tower(40, larger, smallest, use))
+    assert many.count < 5 * few.count
+    assert len(found) < 20_000
+
+
+LARGE = "error parsing regexp: expression too large"
+
+
+def test_patterns_that_are_large_when_compiled_are_none():
+    assert outcome(r"'x'.matches('.{1000}')") is False
+    assert "invalid matches argument" in outcome(r"'x'.matches(r'\pL{400}')")
+    assert LARGE in outcome(r"'x'.find(r'\pL{400}') == ''")
+    assert LARGE in outcome(r"'x'.matches(r'\pL{400}' + device.driver)")
+
+
+@pytest.mark.parametrize("function", ["matches({}) != true", "find({}) == ''", "findAll({}) == []"])
+def test_an_expression_has_a_limited_number_of_patterns(function):
+    def text(count):
+        return " && ".join(f"'x'.{function}".format(f"'a{i % count}'") for i in range(2 * count))
+
+    assert outcome(text(MOST_PATTERNS)) is True
+    before = pattern.cache_info().misses
+    assert f"more than {MOST_PATTERNS} regular expressions" in outcome(text(MOST_PATTERNS + 1))
+    assert pattern.cache_info().misses == before
 
 
 def test_patterns_take_linear_time():

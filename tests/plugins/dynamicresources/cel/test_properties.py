@@ -21,12 +21,12 @@ OPERATIONS = {"+": int.__add__, "-": int.__sub__, "*": int.__mul__}
 @given(NEAR, st.sampled_from(sorted(OPERATIONS)), NEAR)
 def test_integers_are_exact_or_overflow(left, operation, right):
     expected = OPERATIONS[operation](left, right)
-    text = f"({left}) {operation} ({right}) == {expected}"
+    text = f"({left}) {operation} ({right})"
     if -(1 << 63) <= expected < 1 << 63:
-        assert selects(text)
+        assert selects(f"{text} == {expected}")
     else:
         with pytest.raises(EvaluationError, match="integer overflow"):
-            selects(text.replace(str(expected), "0"))
+            selects(f"{text} == 0")
 
 
 @settings(max_examples=examples(100), deadline=None)

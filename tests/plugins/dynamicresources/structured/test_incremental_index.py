@@ -113,6 +113,14 @@ def test_old_demands_are_forgotten() -> None:
     assert not world.allocator.verdicts(first, rows).outcomes.any()
 
 
+def test_large_demands_take_more_of_the_budget() -> None:
+    world = fleet(4)
+    world.allocator._budget = 4_000_000
+    for number in range(50):
+        world.demand(request(selector=f"device.driver != '{number}{'x' * 100_000}'"))
+    assert len(world.allocator._known) < 8
+
+
 def test_nodes_come_and_go() -> None:
     world = fleet(3)
     rows = np.arange(3)
