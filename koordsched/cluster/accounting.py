@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -77,6 +77,7 @@ class _Miscount(FailedCall):
     counted: tuple[int, Pod] | None
     due: tuple[int, Pod] | None
     hypothetical: bool
+    may_be_forgotten: ClassVar[bool] = False
     left: Callable[[Pod], None]
 
     def __call__(self) -> None:

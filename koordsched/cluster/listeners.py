@@ -12,14 +12,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable
 from dataclasses import dataclass
 from itertools import islice
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 _log = logging.getLogger(__name__)
 
 C = TypeVar("C", bound="FailedCall")
 
 MOST_CALLS = 1 << 16
-"""Objects for which calls are remembered; beyond, those are forgotten that wait longest."""
+"""Objects for which calls are remembered; beyond, those are forgotten that wait longest, unless columns would be wrong
+without them.
+"""
 
 AT_ONCE = 100
 """Objects for which calls are made again every second."""
@@ -33,6 +35,9 @@ class FailedCall(ABC):
     about: Hashable
     title: str
     """What users know the object by."""
+
+    may_be_forgotten: ClassVar[bool] = True
+    """Whether nothing goes wrong for good if the call is never made."""
 
     @abstractmethod
     def __call__(self) -> None:
@@ -65,7 +70,14 @@ class ListenerErrors:
         calls = self.owed.setdefault(call.about, {})
         calls[type(call), id(call.listener)] = call
         if len(self.owed) > MOST_CALLS:
-            del self.owed[next(iter(self.owed))]
+            self._forget_one()
+
+    def _forget_one(self) -> None:
+        """Forgets the calls for one of the objects that wait longest; those for others have to be made."""
+        for about, calls in islice(self.owed.items(), AT_ONCE):
+            if all(call.may_be_forgotten for call in calls.values()):
+                del self.owed[about]
+                return
 
     def find(self, kind: type[C], listener: object, about: Hashable) -> C | None:
         """The call of this kind that is to be made again, if there is one."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -26,6 +26,9 @@ class Store(Generic[T]):
     """All objects of one kind that we know, by (namespace, name)."""
 
     __slots__ = ("_by_namespace", "_errors", "_subscribers", "anew", "departed", "hidden", "kind", "only", "version")
+
+    _tells_former: ClassVar[bool] = True
+    """Whether `old` is there when an object changes."""
 
     def __init__(self, kind: Kind[T], errors: ListenerErrors | None = None) -> None:
         """`errors`: of subscribers."""
@@ -122,6 +125,8 @@ class Store(Generic[T]):
         if self._errors.owed:
             call = self._errors.find(_Change, subscriber, self._about(old, new))
             if call is not None:
+                if call.old is None and not self._tells_former:
+                    call.old = old
                 self._errors.make(call)
                 return
         try:
@@ -170,6 +175,8 @@ class PackedStore(Store[T]):
         self._encode = msgspec.msgpack.Encoder().encode
         self._decode = msgspec.msgpack.Decoder(kind.type).decode
         self._kept: dict[str, dict[str, _Packed | T]] = {}
+
+    _tells_former: ClassVar[bool] = False
 
     def get(self, namespace: str, name: str) -> T | None:
         """See Store."""

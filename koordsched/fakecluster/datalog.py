@@ -6,6 +6,7 @@ system before they are answered: they survive the end of the process, not that o
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,6 +30,7 @@ class DataLog:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._file = -1
+        self._size = 0
 
     @property
     def is_empty(self) -> bool:
@@ -58,6 +60,7 @@ class DataLog:
 
     def _continue(self, path: Path, registry: Registry) -> None:
         fresh = path.with_suffix(".new")
+        self._size = 0
         self._file = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
         for resource in snapshot.stored_resources(registry):
             for record in registry.scan(resource):
@@ -70,7 +73,18 @@ class DataLog:
 
     def _write(self, storage: str, kind: str, record: Record) -> None:
         line = orjson.dumps([kind, storage, *record.key, None if kind is DELETED else orjson.Fragment(record.data)])
-        os.write(self._file, line + b"\n")
+        left = memoryview(line + b"\n")
+        try:
+            while left:
+                written = os.write(self._file, left)
+                if not written:
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), _NAME)
+                left = left[written:]
+        except OSError:
+            # Half a line would make what follows unreadable.
+            os.ftruncate(self._file, self._size)
+            raise
+        self._size += len(line) + 1
 
 
 def _replayed(path: Path) -> dict[Place, Any]:

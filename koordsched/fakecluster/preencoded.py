@@ -11,6 +11,8 @@ from typing import Any, NoReturn
 
 import orjson
 
+from koordsched.fakecluster import errors
+
 Object = dict[str, Any]
 
 
@@ -39,7 +41,7 @@ class Preencoded(dict[str, Any]):
 
 def preencode(content: Object) -> Preencoded:
     """The object with its encoding; its content must not be changed any more."""
-    return Preencoded(content, orjson.dumps(content))
+    return Preencoded(content, _dumps(content))
 
 
 def encode(obj: Object) -> bytes:
@@ -47,4 +49,12 @@ def encode(obj: Object) -> bytes:
     spec = obj.get("spec")
     if spec.__class__ is Preencoded:
         obj = {**obj, "spec": orjson.Fragment(spec.encoded)}
-    return orjson.dumps(obj)
+    return _dumps(obj)
+
+
+def _dumps(obj: Object) -> bytes:
+    try:
+        return orjson.dumps(obj)
+    except TypeError as error:
+        # What is nested more deeply than that can be read, but not written.
+        raise errors.bad_request(f"the object cannot be stored: {error}") from error

@@ -34,7 +34,11 @@ async def patch_version(
     path = kind.object_path(meta.namespace, meta.name)
     target = f"{path}/{subresource}" if subresource else path
     conditions = {"uid": meta.uid, "resourceVersion": meta.resource_version}
-    body = orjson.dumps({**changes, "metadata": {**changes.get("metadata", {}), **conditions}})
+    try:
+        body = orjson.dumps({**changes, "metadata": {**changes.get("metadata", {}), **conditions}})
+    except TypeError as error:
+        # Parameters of claims may be nested more deeply than can be written.
+        raise WriteFailed(f"{kind.name} {meta.namespace}/{meta.name} cannot be written: {error}") from error
     decode = Decoder(kind.type)
     waits = pauses()
     doubtful = False

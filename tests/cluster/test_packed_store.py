@@ -5,6 +5,7 @@ import pytest
 from koordsched.api.decoding import convert
 from koordsched.api.meta import ObjectMeta
 from koordsched.cluster.builtinkinds import SERVICES
+from koordsched.cluster.listeners import ListenerErrors
 from koordsched.cluster.objects import Objects, PackedStore, Store
 from koordsched.plugins.loadaware.kinds import NODE_METRICS, NodeMetric
 
@@ -78,3 +79,22 @@ def test_what_no_encoding_has_is_kept_all_the_same(store):
     store.upsert(thing)
     assert (store.get("", "n"), store.metadata()) == (thing, [thing.metadata])
     assert store.delete("", "n") == thing
+
+
+def test_a_subscriber_that_failed_for_the_last_change_hears_of_the_end():
+    errors, told, ill = ListenerErrors(), [], []
+
+    def subscriber(old, new):
+        if ill:
+            raise KeyError
+        told.append((old and old.metadata.name, new and new.metadata.resource_version))
+
+    store = Objects(errors).of(NODE_METRICS)
+    store.subscribe(subscriber)
+    store.upsert(report("n"))
+    ill.append(True)
+    store.upsert(report("n", "2", "2"))
+    ill.clear()
+    store.delete("", "n")
+    assert told == [(None, "1"), ("n", None)]
+    assert not errors.owed

@@ -1,5 +1,7 @@
 """Requests that no client should send: refused as the client's fault, never an internal error."""
 
+import json
+
 import pytest
 
 from tests.fakecluster.apiclient import CONFIG_MAPS, PODS, Api
@@ -97,3 +99,31 @@ def test_definitions_whose_schema_is_none(api, part, odd):
     spec = {"group": "e.com", "scope": "Namespaced", "names": names, "versions": [version]}
     status, answer = api.post(CRDS, {"metadata": {"name": "things.e.com"}, "spec": spec})
     assert status in ((201, 422) if (part, odd) == ("enum", [5]) else (422,)), answer
+
+
+@pytest.mark.parametrize("depth", [300, 900])
+def test_what_is_nested_too_deeply_to_be_stored(api, depth):
+    nested = {}
+    for _ in range(depth):
+        nested = {"a": nested}
+    definition = {
+        "metadata": {"name": "xs.ex.com"},
+        "spec": {
+            "group": "ex.com",
+            "names": {"kind": "X", "plural": "xs", "singular": "x", "listKind": "XList"},
+            "scope": "Namespaced",
+            "versions": [
+                {
+                    "name": "v1",
+                    "served": True,
+                    "storage": True,
+                    "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+                }
+            ],
+        },
+    }
+    assert api.post(CRDS, definition)[0] == 201
+    body = json.dumps({"apiVersion": "ex.com/v1", "kind": "X", "metadata": {"name": "n"}, "a": nested}).encode()
+    status, answer = api.call("POST", "/apis/ex.com/v1/namespaces/default/xs", body)
+    assert (status, answer["reason"]) == (400, "BadRequest")
+    assert "cannot be stored" in answer["message"]

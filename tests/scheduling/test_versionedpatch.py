@@ -10,7 +10,7 @@ from koordsched.api.decoding import convert
 from koordsched.client.errors import Ambiguous, Conflict
 from koordsched.client.transport import Response
 from koordsched.cluster.builtinkinds import NODES
-from koordsched.framework.handle import WriteConflict
+from koordsched.framework.handle import WriteConflict, WriteFailed
 from koordsched.scheduling.versionedpatch import patch_version
 from tests.virtualtime import run
 
@@ -87,3 +87,14 @@ def test_it_pauses_between_tries():
     patched(server)
     pauses = [round(later - earlier, 3) for earlier, later in zip(server.times, server.times[1:], strict=False)]
     assert pauses == [0.1, 0.2, 0.0, 0.4, 0.8]
+
+
+def test_what_cannot_be_written_fails_before_it_is_sent():
+    """Parameters of claims may be nested more deeply than that."""
+    nested = {}
+    for _ in range(300):
+        nested = {"a": nested}
+    server = Server()
+    with pytest.raises(WriteFailed, match="Node /alder cannot be written: Recursion limit reached"):
+        patched(server, {"spec": {"podCIDR": nested}})
+    assert server.times == []

@@ -12,7 +12,7 @@ from koordsched.api.decoding import convert
 from koordsched.api.policy import PodDisruptionBudget
 from koordsched.cluster.builtinkinds import POD_DISRUPTION_BUDGETS
 from koordsched.cluster.events import POD
-from koordsched.plugins.elasticquota.arithmetic.runtime import Stake, redistribute
+from koordsched.plugins.elasticquota.arithmetic.runtime import Stake, redistribute, scale
 from koordsched.plugins.elasticquota.room import ROOM, Room
 from koordsched.plugins.shared.preemption.budgets import Budgets
 from koordsched.queue.hints import QueueingHint, Scope
@@ -192,6 +192,13 @@ def test_elasticquota_case_06_min_scale(scale, before, mins, after):
     world.put(node("n", cpu=600))
     assert runtimes(world, "p", "a", "b", "c", resource="cpu") == after
     assert world.shown("a", "scaled_min") == {"cpu": "100"}
+
+
+@pytest.mark.parametrize("huge", [10**300, 10**320, 10**400])
+def test_a_min_beyond_what_a_double_can_be_is_scaled_exactly(huge):
+    assert scale(huge, huge // 4, huge * 2) == huge // 8
+    assert scale(1000, huge // 4, huge) == 250
+    assert scale(huge, 3, huge) in (2, 3)
 
 
 def test_elasticquota_case_07_child_above_what_there_is():

@@ -65,4 +65,7 @@ def scale(minimum: int, available: int, total: int) -> int:
         return minimum
     if available <= 0 or total <= 0:
         return 0
-    return int(float(available) * float(minimum) / float(total))
+    try:
+        return int(float(available) * float(minimum) / float(total))
+    except (OverflowError, ValueError):
+        return available * minimum // total  # beyond what a double can be
