@@ -71,6 +71,12 @@ class NaiveClaims:
         return None
 
 
+def lacks_claims(pod, world):
+    """Whether a claim of the pod is not there, or not its own: it is not tried."""
+    problem, _ = _claims_of(pod, world)
+    return problem is not None
+
+
 def with_allocations(world, pod, node):
     """A copy of the world in which the claims of the pod, which fits on the node, have devices there."""
     wanted = _wanted_on(pod, node, world)

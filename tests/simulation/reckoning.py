@@ -7,7 +7,7 @@ from tests.reference.profile import Profile
 from tests.reference.world import World, is_deleting
 from tests.simulation.breakerinvariants import workload_of
 from tests.simulation.claimreckoning import believed as believed_claims
-from tests.simulation.claimreckoning import with_claims
+from tests.simulation.claimreckoning import lacks_claims, with_claims
 from tests.simulation.configuration import DEVICES, GANGS, NUMA
 from tests.simulation.devicereckoning import fails, not_adapted, with_devices
 from tests.simulation.deviceusers import believed as believed_devices
@@ -119,8 +119,9 @@ class Reckoning:
     def unredeemed(self):
         """Promises that keep others away although nothing is leaving that their pods could wait for.
 
-        Those to pods that never preempt are left to them, and those to pods that wait for their quota, or for others of
-        their gang to come. The members of a gang keep theirs while something leaves for one of them.
+        Those to pods that never preempt are left to them, and those to pods that wait for their quota, for others of
+        their gang to come, or for claims that are not there. The members of a gang keep theirs while something leaves
+        for one of them.
         """
         leaving = {thing["spec"].get("nodeName") for thing in self.server.objects("Pod") if is_deleting(thing)}
         return [
@@ -131,7 +132,9 @@ class Reckoning:
 
     def _keeps_its_promise(self, thing):
         """Whether no attempt in vain takes it from the pod: it has none to come, or keeps it nonetheless."""
-        return _never_preempts(thing) or self._quota_refuses(thing) or self._lacks_companions(thing)
+        if _never_preempts(thing) or self._quota_refuses(thing) or self._lacks_companions(thing):
+            return True
+        return self.claims is not None and lacks_claims(thing, self.world())
 
     def _promised_to_companions(self, thing):
         """The nodes promised to the waiting pods with which this one is placed."""

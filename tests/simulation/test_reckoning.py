@@ -80,6 +80,27 @@ def test_a_pod_that_may_preempt_waits_for_a_node_only_while_somebody_leaves_it(h
     assert Reckoning(_Server([node("alder"), other, holder]), broken=set()).unredeemed() == expected
 
 
+class _Claims:
+    """Stands for the users of claims."""
+
+    def __init__(self, *claims):
+        self._claims = claims
+
+    def objects(self):
+        return self._claims
+
+
+def test_a_pod_keeps_a_node_while_a_claim_of_it_is_not_there():
+    """No attempt takes the promise back."""
+    holder = _holder(100, resourceClaims=[{"name": "gpu", "resourceClaimName": "gpu"}])
+    reckoning = Reckoning(_Server([node("alder"), holder]), broken=set())
+    reckoning.claims = _Claims()
+    assert reckoning.unredeemed() == []
+    there = {"kind": "ResourceClaim", "metadata": {"namespace": "default", "name": "gpu", "uid": "1"}}
+    reckoning.claims = _Claims(there)
+    assert reckoning.unredeemed() == ["default/holder still waits for alder, which no pod leaves"]
+
+
 class _Gangs:
     """Stands for the reckoning of gangs, in which these pods are placed together."""
 
