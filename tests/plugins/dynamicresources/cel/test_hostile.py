@@ -125,9 +125,9 @@ def test_types_that_are_huge_when_written_cost_what_they_take(smallest, larger, 
         return ""
 
     with counted() as few:
-        problem(tower(20, larger, smallest, use))
+        problem(tower(10, larger, smallest, use))
     with counted() as many:
-        found = problem(tower(40, larger, smallest, use))
+        found = problem(tower(20, larger, smallest, use))
     assert many.count < 5 * few.count
     assert len(found) < 20_000
 
