@@ -101,7 +101,12 @@ class ApiWrites:
             except Ambiguous as error:
                 doubtful = True
                 _log.debug("it is unknown whether %s was bound to %s, reading it back: %s", pod.title, node, error)
-            except (Fenced, LanesClosed) as error:
+            except Fenced as error:
+                # The lease may be ours again before this pod, or one in its place, is tried.
+                if doubtful and await self.is_bound(pod, node):
+                    return
+                raise WriteFailed(str(error)) from error
+            except LanesClosed as error:
                 raise WriteFailed(str(error)) from error
             except ApiError as error:
                 # A failing server may still have carried it out, and a rejection (a server that starts knows neither

@@ -11,7 +11,15 @@ import orjson
 
 from koordsched.api.decoding import DecodeError, Decoder
 from koordsched.api.meta import HasMetadata
-from koordsched.client.errors import Ambiguous, ClientError, Conflict, NotFound, raise_for_status
+from koordsched.client.errors import (
+    Ambiguous,
+    ApiError,
+    ClientError,
+    Conflict,
+    LanesClosed,
+    NotFound,
+    raise_for_status,
+)
 from koordsched.client.lanes import Lane, Lanes
 from koordsched.client.transport import MERGE_PATCH, Request, Transport
 from koordsched.cluster.kinds import Kind
@@ -44,20 +52,27 @@ async def patch_version(
     doubtful = False
     while True:
         try:
-            response = await lanes.submit(Lane.BINDING, Request("PATCH", target, body, MERGE_PATCH))
-            return decode(response.body)
-        except Conflict as error:
-            # Our own earlier attempt may have made the new version.
-            ours = await _read_if(transport, path, changes, waits) if doubtful else None
-            if ours is not None:
-                return decode(ours)
-            raise WriteConflict(str(error)) from error
+            answer = (await lanes.submit(Lane.BINDING, Request("PATCH", target, body, MERGE_PATCH))).body
         except Ambiguous as error:
             doubtful = True
             _log.debug("it is unknown whether %s was changed, reading it back: %s", path, error)
-        except (ClientError, DecodeError) as error:
+            await asyncio.sleep(next(waits))
+            continue
+        except LanesClosed as error:
             raise WriteFailed(str(error)) from error
-        await asyncio.sleep(next(waits))
+        except ClientError as error:
+            # What refuses this try says nothing about an earlier one, which may have made the new version; nor does a
+            # server that fails say anything about this one.
+            in_doubt = doubtful or (isinstance(error, ApiError) and error.status >= 500)
+            ours = await _read_if(transport, path, changes, waits) if in_doubt else None
+            if ours is None:
+                failure = WriteConflict if isinstance(error, Conflict) else WriteFailed
+                raise failure(str(error)) from error
+            answer = ours
+        try:
+            return decode(answer)
+        except DecodeError as error:
+            raise WriteFailed(str(error)) from error
 
 
 async def _read_if(transport: Transport, path: str, changes: Mapping[str, Any], waits: Iterator[float]) -> bytes | None:
