@@ -254,12 +254,15 @@ class NodeFaults:
         struck = [node for node in struck if node in self._with_bombs(targets)]
         if leader is not None and any(_is_up_for(leader, node) for node in struck):
             struck = []  # it hears of that late: the next one may run by then, which speaks for the workload
+        known = _known_bombs(leader) if leader is not None else set()
         self.server.insert(own(_small_pod("bomb-next"), *BOMB[1:]))
         await asyncio.sleep(18)
         if self.lasting is not None:
             checks.is_refused(self.lasting)
+        # A leader that hears of pods late never sees those that are gone by then.
+        known.update(self._with_bombs(struck))
         if leader is not None and self.simulation.leader() is leader:
-            checks.must_be_quarantined(BOMB, struck, leader)
+            checks.must_be_quarantined(BOMB, [node for node in struck if node in known], leader)
 
     def _with_bombs(self, nodes):
         """Those with a pod of the workload that fells nodes, which has started."""
@@ -302,6 +305,11 @@ def _is_up_for(process, name):
     table = process.scheduler.cluster.table
     row = table.row_of.get(name)
     return row is not None and is_up(table.nodes[row])
+
+
+def _known_bombs(process):
+    """The nodes on which a replica knows a pod of the workload that fells them."""
+    return {pod.node for pod in process.scheduler.cluster.assigned.values() if pod.name.startswith("bomb-")}
 
 
 def own(made, kind, name):
