@@ -159,8 +159,7 @@ class PodHandler:
             if assumed:
                 self._drop_assumed(uid, pending)
             elif nominated:
-                room = leaving(pending, nominated)
-                self.queue.move_all(ASSIGNED_POD_DELETE, room, None, max_priority=pending.priority)
+                self._leaves_promised(pending, nominated)
             return
         gone = self.cluster.remove_pod(uid)
         if gone is not None:
@@ -217,11 +216,16 @@ class PodHandler:
     def _assigned(self, pod: Pod, anew: bool) -> None:
         self._foreign.pop(pod.uid, None)
         waiting = self.pending.take(pod.uid)
+        promised = ""
         if waiting is not None:
             self.reporter.gone(pod.uid)
+            promised = self.queue.nominator.node_of(pod.uid)
             self.queue.delete(waiting)
         was_assumed = self.cluster.is_assumed(pod.uid)
         before = self.cluster.set_pod(pod)
+        if waiting is not None and promised not in ("", pod.node):
+            # Another scheduler bound it elsewhere.
+            self._leaves_promised(waiting, promised)
         if before is not None and before.node != pod.node:
             # Not our doing: it left its former node, and is new on this one.
             self.queue.move_all(ASSIGNED_POD_DELETE, before, None)
@@ -257,6 +261,10 @@ class PodHandler:
         self.queue.update(old, pod, pod_events(old, pod))
         if old.nominated_node and old.nominated_node != pod.nominated_node:
             self.queue.move_all(ASSIGNED_POD_DELETE, old, None, max_priority=old.priority)
+
+    def _leaves_promised(self, pod: Pod, node: str) -> None:
+        """The room that was kept for a waiting pod is free."""
+        self.queue.move_all(ASSIGNED_POD_DELETE, leaving(pod, node), None, max_priority=pod.priority)
 
     def _drop_assumed(self, uid: str, pod: Pod) -> None:
         """An assumed pod is being deleted: its place is free again."""

@@ -71,7 +71,11 @@ def _is_not_promised_any_more(embedded):
     embedded.registry.update(embedded.resource("Pod"), {**shown, "status": status}, subresource="status")
 
 
-@pytest.mark.parametrize("over", [_ends, _is_not_promised_any_more])
+def _is_bound_elsewhere_by_another_scheduler(embedded):
+    embedded.registry.bind("default", "p", None, "beech")
+
+
+@pytest.mark.parametrize("over", [_ends, _is_not_promised_any_more, _is_bound_elsewhere_by_another_scheduler])
 def test_a_nominated_pod_that_never_preempts_keeps_its_room_until_the_nomination_ends(over):
     """Also if that pod cannot go there any more, as when a taint came while its last scheduler was about to bind it."""
 
@@ -79,6 +83,7 @@ def test_a_nominated_pod_that_never_preempts_keeps_its_room_until_the_nomination
         embedded = Embedded()
         Kubelet(embedded)
         embedded.insert(node("alder", cpu="2", taints=[("spot",)]))
+        embedded.insert(node("beech", cpu="1", unschedulable=True))
         embedded.insert(pod("victim", container(cpu="1"), on="alder"))
         embedded.insert(promised(container(cpu="1"), priority=100, preemptionPolicy="Never"))
         tolerating = {"tolerations": [{"key": "spot", "operator": "Exists"}]}

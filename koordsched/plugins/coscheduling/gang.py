@@ -102,9 +102,11 @@ class Gang:
         """Whether its pods are placed one by one as soon as its group is satisfied."""
         return self.options is not None and self.options.match_policy == ONCE_SATISFIED
 
-    def bound_by_name(self) -> list[Pod]:
-        """Those bound, in an order that does not depend on which came first: no checkpoint says that."""
-        return sorted(self.bound.values(), key=lambda pod: (pod.name, pod.uid))
+    def placed(self) -> list[Pod]:
+        """Those on nodes or on their way there, in an order that does not depend on which came first: no checkpoint
+        says that.
+        """
+        return sorted((*self.bound.values(), *self.waiting.values()), key=lambda pod: (pod.name, pod.uid))
 
     def put(self, pod: Pod, where: dict[str, Pod]) -> None:
         """A child is in this one of the three sets now, in this version."""

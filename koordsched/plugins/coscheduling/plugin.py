@@ -379,9 +379,11 @@ class Coscheduling(
             self._reject(group, messages.rejected_in_unreserve(gang, pod))
 
     def _reject(self, group: GangGroup, text: str) -> None:
-        """Those that wait lose their places. Each is told once, though each comes to `unreserve` after that."""
+        """Those that wait lose their places, but for those that go on alone. Each is told once, though each comes to
+        `unreserve` after that.
+        """
         for gang in group.gangs.values():
-            if len(gang.rejected) == len(gang.waiting):
+            if len(gang.rejected) == len(gang.waiting) or group.admits_singly(gang):
                 continue
             for uid in [uid for uid in gang.waiting if uid not in gang.rejected]:
                 gang.rejected.add(uid)

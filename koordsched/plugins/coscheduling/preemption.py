@@ -420,17 +420,20 @@ class JobPreemption:
         return rooms
 
     def _torn(self, pods: Sequence[Pod], going: Container[str] = ()) -> list[tuple[Gang, list[Pod]]]:
-        """The gangs that these pods would leave with fewer than their minimum, each with its other pods by name.
-        `going`: uids of all pods that leave; of these alone, if there are none.
+        """The gangs that these pods would leave with fewer than their minimum, each with its other pods by name, but
+        for those that leave anyway. `going`: uids of all pods that leave; of these alone, if there are none.
         """
         by_uid = going or {pod.uid for pod in pods}
         gangs = {gang.id: gang for pod in pods if (gang := self._cache.of(pod)) is not None}
         torn = []
         for gang in gangs.values():
-            rest = [pod for pod in gang.bound_by_name() if pod.uid not in by_uid]
+            rest = [pod for pod in gang.placed() if pod.uid not in by_uid and not self._leaves(pod)]
             if rest and gang.options is not None and len(rest) < gang.options.min:
                 torn.append((gang, rest))
         return torn
+
+    def _leaves(self, pod: Pod) -> bool:
+        return pod.deleting or self._handle.evictions.evicting(pod.uid)
 
     def _may_go(self, pod: Pod, job: _Job) -> bool:
         return pod.row >= 0 and pod.priority < job.trigger.priority and self._victims.may_leave(pod)

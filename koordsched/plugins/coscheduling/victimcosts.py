@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
@@ -151,8 +152,8 @@ class VictimCosts:
         row, gang = pairs // count, pairs % count
         on_row = np.bincount(of_pair)
         worth = np.bincount(of_pair, weights=ranks[kinds[:, here][depth, at]] + 1)
-        bound, minimum, breaking = self._sizes(np.unique(gang), count)
-        left = bound[gang] - on_row
+        placed, minimum, breaking = self._sizes(np.unique(gang), count)
+        left = placed[gang] - on_row
         torn = (left > 0) & (left < minimum[gang])
         more = breaking[gang]
         if broken is not None:
@@ -161,19 +162,20 @@ class VictimCosts:
         return _Torn(row[torn], gang[torn], elsewhere, np.maximum(more, 0)[torn].astype(np.int64))
 
     def _sizes(self, wanted: npt.NDArray[np.int64], count: int) -> tuple[Amounts, Amounts, Amounts]:
-        """By number, for the gangs that are wanted: how many pods are bound, the minimum, how many pods break a budget
+        """By number, for the gangs that are wanted: how many pods are placed, the minimum, how many pods break a budget
         if all go.
         """
-        bound, minimum, breaking = (np.zeros(count, dtype=np.int64) for _ in range(3))
+        placed, minimum, breaking = (np.zeros(count, dtype=np.int64) for _ in range(3))
         ids = list(self._gangs)
         for number in wanted.tolist():
             gang = self._cache.gangs.get(ids[number])
             if gang is None or gang.options is None:
                 continue
-            bound[number], minimum[number] = len(gang.bound), gang.options.min
-            if self._budgets is not None and len(gang.bound) > 1:
-                breaking[number] = sum(self._budgets.broken_by(gang.bound_by_name()))
-        return bound, minimum, breaking
+            pods = gang.placed()
+            placed[number], minimum[number] = len(pods), gang.options.min
+            if self._budgets is not None and len(pods) > 1:
+                breaking[number] = sum(self._budgets.broken_by(pods))
+        return placed, minimum, breaking
 
 
 def _by_first(kinds: npt.NDArray[np.int32], jobs: Amounts, ranks: Amounts) -> Amounts:
@@ -201,7 +203,7 @@ def reprieve_order(
     others: dict[str, Sequence[Pod]] = {}
     for gang, rest in gangs:
         highest = max(pod.priority for pod in rest)
-        for uid in gang.bound:
+        for uid in chain(gang.bound, gang.waiting):
             heights[uid], others[uid] = highest, rest
 
     def order(pod: Pod) -> tuple[int, bool, str, str, str]:

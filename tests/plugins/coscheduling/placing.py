@@ -103,6 +103,10 @@ class Gangs(GangCluster):
         """The names of all pods without."""
         return sorted(self.names(lambda pod: not pod["spec"].get("nodeName"), namespace))
 
+    def leaving(self, namespace="default"):
+        """The names of all pods that are being deleted."""
+        return sorted(self.names(lambda pod: "deletionTimestamp" in pod["metadata"], namespace))
+
     def names(self, condition, namespace="default"):
         pods = self.registry.list(self.resource("Pod"))
         return [pod["metadata"]["name"] for pod in pods if pod["metadata"]["namespace"] == namespace and condition(pod)]

@@ -253,3 +253,51 @@ def test_the_rest_of_a_gang_goes_in_the_order_of_names():
     run(work())
     assert len(evicted) == 3
     assert evicted[1:] == sorted(evicted[1:])
+
+
+def test_members_that_are_being_bound_go_with_the_others():
+    """The API server does not show yet that they have a node."""
+
+    async def work():
+        cluster = Gangs(("n1", "n2"), cpu="10")
+        release = asyncio.Event()
+
+        async def fault(call, proceed):
+            if call.path.endswith("/binding") and "/g-" in call.path:
+                await release.wait()
+            return await proceed()
+
+        async with scheduling(cluster, PREEMPTING, fault=fault) as running:
+            cluster.group(2, "g")
+            cluster.pods("g-0", "g-1", gang="g", cpu="10")
+            await asyncio.sleep(2)
+            assert len(running.scheduler.cluster.assumed) == 2
+            cluster.pod("new", by=None, cpu="10", priority=1000)
+            await asyncio.sleep(2)
+            release.set()
+            await settle(running, 60)
+            return cluster.bound()
+
+    assert run(work()) == ["new"]
+
+
+def test_members_that_leave_are_not_counted_among_those_that_stay():
+    """One of three has to make room for one job, then another one for the next: the third would be alone."""
+
+    async def work():
+        cluster = Gangs(("n1", "n2", "n3"), cpu="10")
+        cluster.group(2, "g")
+        for number in range(3):
+            cluster.pod(f"g-{number}", "g", node=f"n{number + 1}", cpu="10", finalizers=["example.com/wait"])
+        async with scheduling(cluster, PREEMPTING) as running:
+            await settle(running)
+            cluster.pod("first", by=None, cpu="10", priority=1000)
+            await settle(running, 10)
+            before = cluster.leaving()
+            cluster.pod("second", by=None, cpu="10", priority=1000)
+            await settle(running, 10)
+            return before, cluster.leaving()
+
+    before, after = run(work())
+    assert len(before) == 1
+    assert after == ["g-0", "g-1", "g-2"]

@@ -2,6 +2,8 @@
 
 import asyncio
 
+from koordsched.framework.interface import Permit
+from koordsched.framework.status import Code, Status
 from koordsched.plugins.coscheduling.kinds import BIND_GANG_MEMBER_COUNT
 from tests.plugins.coscheduling.placing import LABEL, Gangs, cache_of, scheduling, settle, text
 from tests.virtualtime import run
@@ -9,12 +11,12 @@ from tests.virtualtime import run
 TOGETHER = {"groups": text(["default/a", "default/b"])}
 
 
-def playing(scenario, **options):
+def playing(scenario, plugins=(), **options):
     """Runs `scenario(cluster, running)`; nothing is under way afterwards."""
 
     async def work():
         cluster = Gangs(**options)
-        async with scheduling(cluster) as running:
+        async with scheduling(cluster, plugins=plugins) as running:
             await scenario(cluster, running)
             await settle(running)
 
@@ -213,3 +215,41 @@ def test_the_others_go_on_if_the_one_that_is_being_bound_is_deleted():
             assert cluster.bound() == sorted({"a", "b"} - {placed.name})
 
     run(work())
+
+
+class Holds(Permit):
+    """Has all pods wait."""
+
+    name = "Holds"
+
+    def __init__(self, args, handle):
+        pass
+
+    def events_to_register(self):
+        return []
+
+    def permit(self, cycle, pod, row):
+        return Status(Code.WAIT), 600.0
+
+
+def test_a_pod_that_goes_on_alone_keeps_its_place_when_one_that_does_not_loses_its_own():
+    """They wait for another Permit plugin. Nothing would have it tried again."""
+
+    async def scenario(cluster, running):
+        declare(cluster, first=1)
+        cluster.pod("b-0", "b", node="n1")
+        cluster.pods("a-1", gang="a")
+        cluster.pod("b-1", "b")
+        await asyncio.sleep(2)
+        waiting = {each.pod.name: each for each in running.scheduler.waiting}
+        assert waiting.keys() == {"a-1", "b-1"}
+        waiting["b-1"].reject("Holds", "not this one")
+        await asyncio.sleep(1)
+        assert "a-1" in {each.pod.name for each in running.scheduler.waiting}
+        waiting["a-1"].allow("Holds")
+        await asyncio.sleep(60)
+        assert "a-1" in cluster.bound()
+        for each in running.scheduler.waiting:
+            each.allow("Holds")
+
+    playing(scenario, plugins=(Holds,))
