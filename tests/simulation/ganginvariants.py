@@ -6,6 +6,7 @@ for one of them at least.
 
 from typing import NamedTuple
 
+from tests.reference.world import is_deleting
 from tests.simulation.gangoptions import (
     ONCE_SATISFIED,
     WAITING_AND_RUNNING,
@@ -53,6 +54,8 @@ class GangInvariants:
         """(path, gang id) -> version of the last change of such an object that would."""
         self._gang_of = {}
         self._jobs = {}
+        self._evicted = set()
+        """The uids of pods that were evicted for jobs."""
         registry = server.registry
         registry.subscribe_changes(server.resource(KIND, API_VERSION), self._group_changed)
         registry.subscribe_changes(server.resource("Pod"), self._pod_changed)
@@ -165,14 +168,19 @@ class GangInvariants:
         return [pod for pod in self._invariants.pods.at(version) if gang_of(pod) == gang_id and not is_finished(pod)]
 
     def evicting(self, victims, decision):
-        """A replica makes room for a job: it evicts the pods of these uids."""
-        going = set(victims)
+        """A replica makes room for a job: it evicts the pods of these uids, beside those that it evicts already."""
+        self._evicted.update(victims)
+        going = self._evicted
         if not decision.acts or PODS in decision.listing or POD_GROUPS in decision.listing:
             return
         pods = self._invariants.pods.at(decision.versions[PODS])
-        for gang_id in sorted({self._gang_of[uid] for uid in going if self._gang_of.get(uid) is not None}):
+        for gang_id in sorted({self._gang_of[uid] for uid in victims if self._gang_of.get(uid) is not None}):
             known = [pod for pod in pods if gang_of(pod) == gang_id and not is_finished(pod)]
-            rest = [p for p in known if p["spec"].get("nodeName") and p["metadata"]["uid"] not in going]
+            rest = [
+                pod
+                for pod in known
+                if pod["spec"].get("nodeName") and pod["metadata"]["uid"] not in going and not is_deleting(pod)
+            ]
             options = self.options(gang_id, decision.versions.get(POD_GROUPS, 0))
             if rest and options and len(rest) < min(each.min for each in options):
                 names = sorted(pod["metadata"]["name"] for pod in rest)
