@@ -3,10 +3,27 @@
 import asyncio
 import json
 
+from koordsched.framework.interface import Permit
+from koordsched.framework.status import Code, Status
 from koordsched.plugins.coscheduling.cache import GangCache
 from tests.plugins.coscheduling.running import API, GANG, LABEL, GangCluster, configuration, scheduling
 
 REJECTED = 'GangGroup "default/{gang}" gets rejected due to member Pod "default/{pod}" is unschedulable with reason '
+
+
+class Holds(Permit):
+    """Has all pods wait."""
+
+    name = "Holds"
+
+    def __init__(self, args, handle):
+        pass
+
+    def events_to_register(self):
+        return []
+
+    def permit(self, cycle, pod, row):
+        return Status(Code.WAIT), 600.0
 
 
 def annotations(**options):

@@ -8,12 +8,13 @@ import asyncio
 
 import pytest
 
-from koordsched.framework.interface import CycleState, Permit
-from koordsched.framework.status import Code, Status
+from koordsched.framework.interface import CycleState
+from koordsched.framework.status import Code
 from koordsched.plugins.coscheduling.kinds import BIND_GANG_MEMBER_COUNT
 from koordsched.plugins.coscheduling.metrics import job_size
 from tests.plugins.coscheduling.placing import (
     Gangs,
+    Holds,
     cache_of,
     check,
     configuration,
@@ -53,21 +54,6 @@ def known(running, name):
 def gate(running, name):
     """What PreEnqueue says of a pod."""
     return plugin_of(running).pre_enqueue(known(running, name))
-
-
-class Holds(Permit):
-    """Has all pods wait."""
-
-    name = "Holds"
-
-    def __init__(self, args, handle):
-        self.handle = handle
-
-    def events_to_register(self):
-        return []
-
-    def permit(self, cycle, pod, row):
-        return Status(Code.WAIT), 600.0
 
 
 def test_coscheduling_case_04_a_gang_whose_pod_group_is_missing_is_held_back():

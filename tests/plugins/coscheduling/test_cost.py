@@ -5,10 +5,8 @@ import json
 
 import pytest
 
-from koordsched.framework.interface import Permit
-from koordsched.framework.status import Code, Status
 from koordsched.plugins.coscheduling.gang import Gang
-from tests.plugins.coscheduling.placing import Gangs, cache_of, scheduling
+from tests.plugins.coscheduling.placing import Gangs, Holds, cache_of, scheduling
 from tests.steps import counted
 from tests.virtualtime import run
 
@@ -85,21 +83,6 @@ def test_cost_of_a_new_member_does_not_grow_with_the_gang():
 
     small, large = run(work(50)), run(work(1000))
     assert large <= 1.5 * small, (small, large)
-
-
-class Holds(Permit):
-    """Has all pods wait."""
-
-    name = "Holds"
-
-    def __init__(self, args, handle):
-        pass
-
-    def events_to_register(self):
-        return []
-
-    def permit(self, cycle, pod, row):
-        return Status(Code.WAIT), 600.0
 
 
 def test_what_it_takes_to_reject_members_that_wait_grows_with_their_number():

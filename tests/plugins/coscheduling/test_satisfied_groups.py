@@ -2,10 +2,8 @@
 
 import asyncio
 
-from koordsched.framework.interface import Permit
-from koordsched.framework.status import Code, Status
 from koordsched.plugins.coscheduling.kinds import BIND_GANG_MEMBER_COUNT
-from tests.plugins.coscheduling.placing import LABEL, Gangs, cache_of, scheduling, settle, text
+from tests.plugins.coscheduling.placing import LABEL, Gangs, Holds, cache_of, scheduling, settle, text
 from tests.virtualtime import run
 
 TOGETHER = {"groups": text(["default/a", "default/b"])}
@@ -215,21 +213,6 @@ def test_the_others_go_on_if_the_one_that_is_being_bound_is_deleted():
             assert cluster.bound() == sorted({"a", "b"} - {placed.name})
 
     run(work())
-
-
-class Holds(Permit):
-    """Has all pods wait."""
-
-    name = "Holds"
-
-    def __init__(self, args, handle):
-        pass
-
-    def events_to_register(self):
-        return []
-
-    def permit(self, cycle, pod, row):
-        return Status(Code.WAIT), 600.0
 
 
 def test_a_pod_that_goes_on_alone_keeps_its_place_when_one_that_does_not_loses_its_own():

@@ -97,15 +97,21 @@ def owning(name, cpus=None, reservation="r", **more):
 # --- on its way to a node ------------------------------------------------------------------------------
 
 
-def test_what_a_reservation_was_given_stays_given_when_its_node_is_replaced_before_it_is_bound():
-    world = World(*machine())
-    empty = world.readings()
+def on_its_way(world):
+    """The reserve pod of a Reservation that has four CPUs of the node, and is not bound yet."""
     reservation = {**available("r", "", cpu="4", memory="8Gi"), "status": {"phase": "Pending"}}
     reservation["spec"]["template"]["spec"]["schedulerName"] = "default-scheduler"
     world.put(reservation)
     (pod,) = world.offline.pending.values()
     world.cluster.assume(pod, world.row("m1"))
     world.cluster.allocate(pod, world.columns.allocation, Allocation(0b1111, ()))
+    return pod
+
+
+def test_what_a_reservation_was_given_stays_given_when_its_node_is_replaced_before_it_is_bound():
+    world = World(*machine())
+    empty = world.readings()
+    pod = on_its_way(world)
     given = world.readings()
     assert given != empty
     there = machine()[0]
@@ -124,12 +130,7 @@ def test_what_a_reservation_was_given_stays_given_when_its_node_is_replaced_befo
 def test_a_reservation_whose_node_went_before_it_was_bound_has_no_cpus_on_the_next_one():
     world = World(*machine())
     empty = world.readings()
-    reservation = {**available("r", "", cpu="4", memory="8Gi"), "status": {"phase": "Pending"}}
-    reservation["spec"]["template"]["spec"]["schedulerName"] = "default-scheduler"
-    world.put(reservation)
-    (pod,) = world.offline.pending.values()
-    world.cluster.assume(pod, world.row("m1"))
-    world.cluster.allocate(pod, world.columns.allocation, Allocation(0b1111, ()))
+    pod = on_its_way(world)
     there = machine()[0]
     world.remove(there)
     world.cluster.allocate(pod, world.columns.allocation, None)
