@@ -73,7 +73,7 @@ class BackoffQueue(Generic[P]):
         rejected, failed = [], []
         for queued in batch:
             queued.order = (queued.backoff_expiry, *self._sort_key(queued))
-            if queued.rejected_by and not queued.waits_out:
+            if queued.rejected_by and not (queued.waits_out or queued.consecutive_errors):
                 queued.place = Place.BACKOFF
                 rejected.append(queued)
             else:

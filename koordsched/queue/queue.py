@@ -214,10 +214,16 @@ class SchedulingQueue(Generic[P]):
         """Whether a PreEnqueue plugin other than these would keep a pod out, wherever it is."""
         return self._gates[queued.profile].refuses(queued, but_for)
 
+    def met_error(self, pod: P) -> bool:
+        """Whether the last attempt at a pod that waits in a queue ended in an error."""
+        queued = self._queues.find(pod)
+        return queued is not None and queued.consecutive_errors > 0
+
     def ask_again(self, pods: Iterable[P], gated_by: Container[str]) -> None:
         """Ask the PreEnqueue plugins about waiting pods again, but for those that others than `gated_by` keep out.
 
-        For pods that were not tried because a plugin keeps them out by now: its events wake them from then on. Those
+        For pods that were not tried because a plugin keeps them out by now, whose events wake them from then on, or
+        because they rest. Those
         that it lets in again are tried after their back-off.
         """
         for pod in pods:
@@ -384,7 +390,8 @@ class SchedulingQueue(Generic[P]):
         return len(chosen)
 
     def activate(self, pods: Iterable[P]) -> None:
-        """Try these pods at once, whatever back-off they are in; PreEnqueue plugins may still refuse them.
+        """Try these pods at once, those that met an error after their back-off; PreEnqueue plugins may still refuse
+        them.
 
         One in flight is retried if it comes back; others are ignored.
         """

@@ -200,12 +200,13 @@ class Queues(Generic[P]):
         return [(follower, equivalents.strategy)]
 
     def activate(self, queued: QueuedPod[P], label: str) -> None:
-        """Make a pod active whatever back-off it is in, unless a PreEnqueue plugin refuses it."""
+        """Make a pod active, unless a PreEnqueue plugin refuses it; back-off after a rejection ends."""
         if queued.place is Place.ACTIVE:
             return
         if queued.place in (Place.BACKOFF, Place.ERROR_BACKOFF):
-            self.take(queued)
-            self.activate_all([queued], label)
+            if not _waits(queued, Strategy.IMMEDIATELY):
+                self.take(queued)
+                self.activate_all([queued], label)
         else:
             self.wake(queued, Strategy.IMMEDIATELY, label)
 
@@ -284,5 +285,7 @@ class Queues(Generic[P]):
 
 
 def _waits(queued: QueuedPod[P], strategy: Strategy) -> bool:
-    """Whether the event does not cut its back-off short."""
-    return strategy is Strategy.AFTER_BACKOFF or queued.rest > 0
+    """Whether the event does not cut its back-off short. That of an error never is: what failed once fails again, and
+    pods that wake each other would be tried without a rest.
+    """
+    return strategy is Strategy.AFTER_BACKOFF or queued.rest > 0 or queued.consecutive_errors > 0

@@ -61,7 +61,8 @@ class JobAttempt(MemberPlacing):
         self._job = job
         self._assumed_members: list[AssumedPod] = []
         self._left_out: list[Pod] = []
-        """Members that other plugins keep out of the queue."""
+        """Members that other plugins keep out of the queue, or that rest."""
+        self._some_rest = False
 
     async def run(self) -> Sequence[AssumedPod]:
         """The members, all assumed; none if the job failed, which has been handled.
@@ -108,6 +109,7 @@ class JobAttempt(MemberPlacing):
         """Whether there are enough members, and the one that has no place, if it is that."""
         cycle, job = self._cycle, self._job
         self._makes_no_room = job.makes_no_room()
+        self._some_rest = cycle.recorder.ask(self._has_resting_members)
         with Transaction(cycle.cluster, cycle.queue.nominator) as transaction:
             while (member := job.next()) is not None:
                 pod = self._candidate(member)
@@ -128,11 +130,20 @@ class JobAttempt(MemberPlacing):
             await with_pauses(transaction.roll_back(), self._pause)
         return False, None
 
+    def _has_resting_members(self) -> bool:
+        """Whether members are not to be tried with this first one, as each of their attempts may end in an error again.
+
+        They rest as long as that takes, and then are tried first. If the first has rested so itself, none does.
+        """
+        return not self._queued.consecutive_errors and any(map(self._cycle.queue.met_error, self._job.untried()))
+
     def _candidate(self, member: Pod) -> Pod | None:
-        """The newest version of a member; None if it may not be tried now: other plugins keep it out of the queue, or
-        another pod has its name. Plugins may refuse also the first since it came to the queue.
+        """The newest version of a member; None if it may not be tried now: other plugins keep it out of the queue, it
+        rests, or another pod has its name. Plugins may refuse also the first since it came to the queue.
         """
         if member.uid != self._job.first.uid:
+            if self._some_rest and self._cycle.recorder.ask(partial(self._cycle.queue.met_error, member)):
+                return None
             return self._waiting(member)
         names = self._profile_of(member).job_plugin_names
         return self._job.first if not self._cycle.queue.is_refused(self._queued, names) else None

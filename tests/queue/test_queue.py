@@ -558,6 +558,9 @@ def test_pods_are_found_wherever_they_are(place: Place, operation: str) -> None:
     elif operation == "activate":
         before = queue.counters.incoming["active", "ForceActivate"]
         queue.activate([pod])
+        if place is Place.ERROR_BACKOFF:
+            assert queued.place is place, "an error is waited out"
+            return
         assert queued.place is Place.ACTIVE
         assert queue.counters.incoming["active", "ForceActivate"] - before == (place is not Place.ACTIVE)
         assert queue.pop() is queued
@@ -568,6 +571,23 @@ def test_pods_are_found_wherever_they_are(place: Place, operation: str) -> None:
         assert sum(queue.pending().values()) == len(queue) == 0
         assert queue.pop_pod(pod) is None
     assert not any(queue.counters.unschedulable.values()) or operation == "activate"
+
+
+def test_a_pod_that_is_kept_out_after_an_error_backs_off_for_it_once_it_is_let_in() -> None:
+    held, clock = Held(), Clock()
+    queue = make_queue(GATED_HINTS, clock=clock, pre_enqueue={"G": held})
+    queue.add(Pod("p"))
+    queued = pop(queue)
+    held.names.add("p")
+    assert queue.add_unschedulable_if_not_present(queued) is Place.GATED
+    assert queue.met_error(queued.pod)
+    held.names.clear()
+    queue.activate([queued.pod])
+    assert queued.place is Place.ERROR_BACKOFF
+    assert queue.pop() is None
+    clock.now += 3.0
+    queue.timers.run()
+    assert queue.pop() is queued
 
 
 def test_activation_does_not_overrule_pre_enqueue() -> None:

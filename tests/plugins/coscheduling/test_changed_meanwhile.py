@@ -1,6 +1,7 @@
 """Pods and PodGroups that change at any moment: no gang is forgotten, no pod is lost."""
 
 import asyncio
+from itertools import pairwise
 
 import pytest
 
@@ -327,6 +328,63 @@ def test_members_whose_binding_fails_are_tried_again_as_they_are_now():
             assert refusals == 3
             assert cluster.bound() == ["m-1", "m-2", "m-3"]
             check(running)
+
+    run(work())
+
+
+@pytest.mark.parametrize("policy", ["once-satisfied", "only-waiting", "waiting-and-running"])
+@pytest.mark.parametrize("others", [("m-0",), ("m-2",), ("m-0", "m-2")])
+def test_a_member_whose_binding_fails_rests_although_others_that_fit_nowhere_are_tried(policy, others):
+    async def work():
+        cluster = Gangs()
+        refused = []
+        refuses = True
+
+        async def fault(call, proceed):
+            if call.path.endswith("/binding") and refuses and len(refused) < 50:
+                refused.append(asyncio.get_running_loop().time())
+                return 403, {}, b"{}"
+            return await proceed()
+
+        cluster.group(1, match_policy=policy)
+        async with scheduling(cluster, fault=fault) as running:
+            cluster.pod("m-1")
+            for number, name in enumerate(others):
+                cluster.pod(name, cpu=str(98 + number))
+            await asyncio.sleep(60)
+            pauses = [round(later - earlier) for earlier, later in pairwise(refused)]
+            assert 7 <= len(refused) <= 9, pauses
+            assert 1 <= min(pauses) <= max(pauses) <= 12
+            assert pauses == sorted(pauses)
+            tried = {each.pod.name: each.attempts for each in running.scheduler.queue}
+            assert max(tried.values()) <= 4 * len(refused), tried
+            refuses = False
+            await settle(running, 12)
+            assert cluster.bound() == ["m-1"]
+
+    run(work())
+
+
+def test_a_member_whose_binding_failed_is_tried_again_with_the_others_that_it_needs():
+    """During an outage no binding succeeds."""
+
+    async def work():
+        cluster = Gangs()
+        refuses = True
+
+        async def fault(call, proceed):
+            if call.path.endswith("/binding") and refuses:
+                return 403, {}, b"{}"
+            return await proceed()
+
+        cluster.group(3, match_policy="only-waiting")
+        async with scheduling(cluster, fault=fault) as running:
+            cluster.members(3)
+            await asyncio.sleep(40)
+            assert cluster.bound() == []
+            refuses = False
+            await settle(running, 12)
+            assert cluster.bound() == ["m-1", "m-2", "m-3"]
 
     run(work())
 

@@ -236,3 +236,27 @@ def test_a_pod_that_goes_on_alone_keeps_its_place_when_one_that_does_not_loses_i
             each.allow("Holds")
 
     playing(scenario, plugins=(Holds,))
+
+
+def test_a_pod_that_goes_on_alone_rests_after_its_binding_failed_although_others_are_tried():
+    async def work():
+        cluster, refused = Gangs(), []
+
+        async def fault(call, proceed):
+            if call.path.endswith("a-3/binding") and len(refused) < 50:
+                refused.append(asyncio.get_running_loop().time())
+                return 403, {}, b"{}"
+            return await proceed()
+
+        async with scheduling(cluster, fault=fault) as running:
+            declare(cluster)
+            cluster.pods("a-1", "a-2", gang="a")
+            cluster.pod("b-1", "b")
+            await settle(running)
+            cluster.pod("b-3", "b", cpu="98")
+            cluster.pod("b-4", "b", cpu="99")
+            cluster.pod("a-3", "a")
+            await asyncio.sleep(60)
+            assert 7 <= len(refused) <= 9, refused
+
+    run(work())
