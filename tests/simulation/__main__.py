@@ -53,9 +53,9 @@ def run_many(seeds, jobs, keep_going):
         hours = f"{virtual / 3600:.1f} virtual hours in {time.monotonic() - began:.0f} s"
         print(f"{text}{done} seeds, {len(failed)} failed, {bindings} bindings, {steps} steps, {hours}", flush=True)
 
-    # The collector need not look again and again at the modules that every process starts with.
-    with ProcessPoolExecutor(jobs, initializer=gc.freeze) as pool:
-        for outcome in pool.map(simulation.run, seeds, chunksize=5):
+    # The collector need not look into worlds that run, nor again and again at modules.
+    with ProcessPoolExecutor(jobs, initializer=gc.disable) as pool:
+        for outcome in pool.map(run_one, seeds, chunksize=5):
             done += 1
             bindings += outcome.bindings
             steps += outcome.steps
@@ -70,6 +70,15 @@ def run_many(seeds, jobs, keep_going):
                 tell("so far: ")
     tell()
     return int(bool(failed))
+
+
+def run_one(seed):
+    """Runs a seed, and collects what is left of it."""
+    outcome = simulation.run(seed)
+    gc.collect()
+    if not gc.get_freeze_count():
+        gc.freeze()  # the modules, all of which have been imported by now
+    return outcome
 
 
 def count_faults(seeds, jobs):

@@ -247,6 +247,19 @@ def test_garbage_collection_by_the_arguments():
     on_cluster(kept, configuration(disableGarbageCollection=True))
 
 
+def test_a_reservation_whose_node_is_gone_is_deleted_although_the_clock_is_set_back():
+    async def collected(cluster, running):
+        over(cluster, "r", "Failed", "Expired", 0, node="n1")
+        await asyncio.sleep(5)
+        cluster.delete("Node", "n1")
+        await asyncio.sleep(0.5)
+        assert cluster.status() is not None
+        cluster.clock.wall_offset -= HOUR
+        assert await cluster.until(lambda: cluster.status() is None, limit=100) < 61
+
+    on_cluster(collected)
+
+
 @pytest.mark.parametrize("on", [True, False])
 def test_pods_of_a_reservation_that_is_gone(on):
     gates = ("CleanExpiredReservationAllocated=true",) if on else ()

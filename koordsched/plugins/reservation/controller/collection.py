@@ -17,6 +17,9 @@ from koordsched.plugins.reservation.kinds import RESERVATIONS, Reservation
 
 _log = logging.getLogger(__name__)
 
+_AT_ONCE = 0.0
+"""Due whatever the clock says, which may be set back."""
+
 
 @dataclass(eq=False, repr=False)
 class Collection:
@@ -39,7 +42,7 @@ class Collection:
         if until is None or reservation.metadata.deletion_timestamp is not None:
             self._due.clear(uid)
         else:
-            self._due.set(uid, until if self.places.knows_node_of(reservation) else self.wall())
+            self._due.set(uid, until if self.places.knows_node_of(reservation) else _AT_ONCE)
 
     def gone(self, uid: str) -> None:
         """A Reservation is no more."""
