@@ -167,9 +167,12 @@ class GangInvariants:
         """The members, but those that have finished, for who had handled this version of pods."""
         return [pod for pod in self._invariants.pods.at(version) if gang_of(pod) == gang_id and not is_finished(pod)]
 
+    def leaving(self, uids):
+        """A replica evicts these pods, for a job or for a pod alone."""
+        self._evicted.update(uids)
+
     def evicting(self, victims, decision):
-        """A replica makes room for a job: it evicts the pods of these uids, beside those that it evicts already."""
-        self._evicted.update(victims)
+        """A replica makes room for a job by the pods of these uids, which are leaving."""
         going = self._evicted
         if not decision.acts or PODS in decision.listing or POD_GROUPS in decision.listing:
             return

@@ -291,8 +291,10 @@ class Process:
             return job
 
         def evicting(trigger, node, pods, **more):
+            uids = [pod.uid for pod in pods]
+            gangs.leaving(uids)
             if "triggerPod" in more.get("reason", ""):
-                victims.extend(pod.uid for pod in pods)
+                victims.extend(uids)
             evict(trigger, node, pods, **more)
 
         def giving_back(*args):
