@@ -171,21 +171,19 @@ class GangInvariants:
         """A replica evicts these pods, for a job or for a pod alone."""
         self._evicted.update(uids)
 
-    def evicting(self, victims, decision):
-        """A replica makes room for a job by the pods of these uids, which are leaving."""
+    def evicting(self, victims, on_their_way, decision):
+        """A replica makes room for a job by the pods of these uids, which are leaving; others are being bound."""
         going = self._evicted
         if not decision.acts or PODS in decision.listing or POD_GROUPS in decision.listing:
             return
         pods = self._invariants.pods.at(decision.versions[PODS])
         for gang_id in sorted({self._gang_of[uid] for uid in victims if self._gang_of.get(uid) is not None}):
             known = [pod for pod in pods if gang_of(pod) == gang_id and not is_finished(pod)]
-            rest = [
-                pod
-                for pod in known
-                if pod["spec"].get("nodeName") and pod["metadata"]["uid"] not in going and not is_deleting(pod)
-            ]
+            staying = [pod for pod in known if pod["metadata"]["uid"] not in going and not is_deleting(pod)]
+            rest = [pod for pod in staying if pod["spec"].get("nodeName")]
+            placed = len(rest) + sum(pod["metadata"]["uid"] in on_their_way for pod in staying if pod not in rest)
             options = self.options(gang_id, decision.versions.get(POD_GROUPS, 0))
-            if rest and options and len(rest) < min(each.min for each in options):
+            if rest and options and placed < min(each.min for each in options):
                 names = sorted(pod["metadata"]["name"] for pod in rest)
                 self._invariants.fail(f"{decision.writer} evicts a part of gang {gang_id}: {', '.join(names)} stay")
 

@@ -301,7 +301,8 @@ class Process:
             known = self._held if self._held is not None else self._knowledge()
             give_back(*args)
             if victims:
-                gangs.evicting(victims, known._replace(acts=self.may_write()))
+                on_their_way = {placement.pod.uid for placement in scheduler.binding.under_way}
+                gangs.evicting(victims, on_their_way, known._replace(acts=self.may_write()))
                 victims.clear()
 
         for plugin in scheduler.profiles[configuration.PROFILE].job_plugins:
