@@ -223,8 +223,7 @@ class SchedulingQueue(Generic[P]):
         """Ask the PreEnqueue plugins about waiting pods again, but for those that others than `gated_by` keep out.
 
         For pods that were not tried because a plugin keeps them out by now, whose events wake them from then on, or
-        because they rest. Those
-        that it lets in again are tried after their back-off.
+        because they rest. Those that it lets in again are tried after their back-off.
         """
         for pod in pods:
             queued = self._queues.find(pod)
