@@ -55,7 +55,7 @@ class GangInvariants:
         self._gang_of = {}
         self._jobs = {}
         self._evicted = set()
-        """The uids of pods that were evicted for jobs."""
+        """The uids of pods that replicas evict."""
         registry = server.registry
         registry.subscribe_changes(server.resource(KIND, API_VERSION), self._group_changed)
         registry.subscribe_changes(server.resource("Pod"), self._pod_changed)
@@ -181,7 +181,7 @@ class GangInvariants:
             known = [pod for pod in pods if gang_of(pod) == gang_id and not is_finished(pod)]
             staying = [pod for pod in known if pod["metadata"]["uid"] not in going and not is_deleting(pod)]
             rest = [pod for pod in staying if pod["spec"].get("nodeName")]
-            placed = len(rest) + sum(pod["metadata"]["uid"] in on_their_way for pod in staying if pod not in rest)
+            placed = sum(pod in rest or pod["metadata"]["uid"] in on_their_way for pod in staying)
             options = self.options(gang_id, decision.versions.get(POD_GROUPS, 0))
             if rest and options and placed < min(each.min for each in options):
                 names = sorted(pod["metadata"]["name"] for pod in rest)
