@@ -187,7 +187,7 @@ class Catalog(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def load(path: Path = FILE) -> Catalog:
     """Reads and checks the file. Raises WorkloadError."""
     try:
-        catalog = msgspec.convert(yaml.safe_load(path.read_text()), Catalog)
+        catalog = msgspec.convert(yaml.load(path.read_text(), Loader=yaml.CSafeLoader), Catalog)
     except OSError as error:
         raise WorkloadError(f"{path}: {error.strerror}") from error
     except (yaml.YAMLError, msgspec.ValidationError) as error:

@@ -18,6 +18,7 @@ from urllib.request import urlopen
 import orjson
 import pytest
 
+from tests import depth
 from tests.packaging.kubectl import KUBECTL
 
 DEADLINE = 90.0
@@ -39,6 +40,7 @@ def alive(pid: int) -> bool:
         return False
 
 
+@pytest.mark.skipif(depth.quick and KUBECTL is not None, reason="run as the README shows it, with kubectl")
 def test_outcome_is_the_expected_one() -> None:
     done = subprocess.run([*COMMAND, "--burst", "100"], capture_output=True, text=True, timeout=DEADLINE, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

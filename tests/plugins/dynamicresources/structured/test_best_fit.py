@@ -12,6 +12,7 @@ import pytest
 from koordsched.api.quantity import parse
 from koordsched.api.resource import Device, ResourceSlice
 from koordsched.plugins.dynamicresources.structured import AllocationError
+from tests.depth import quick_first
 from tests.plugins.dynamicresources.structured import randomworlds
 from tests.plugins.dynamicresources.structured.naive import Naive, NaivePool
 from tests.plugins.dynamicresources.structured.test_against_naive import change, naive, ours
@@ -248,7 +249,7 @@ def play(seed: int) -> tuple[int, int]:
     return found, differs
 
 
-@pytest.mark.parametrize("start", range(0, 60, 20))
+@pytest.mark.parametrize("start", quick_first(range(0, 60, 20), 1))
 def test_same_devices_as_a_naive_search_in_that_order(start: int) -> None:
     played = [play(seed) for seed in range(start, start + 20)]
     assert sum(found for found, _ in played) > 100

@@ -4,6 +4,8 @@ import asyncio
 import runpy
 import time
 
+import pytest
+
 from koordsched.api.decoding import convert
 from koordsched.plugins.elasticquota import kinds as api
 from koordsched.plugins.elasticquota.controller.status import WRITES_PER_LOOK, StatusWriter
@@ -19,7 +21,8 @@ class Clock:
     wall = staticmethod(time.time)
 
 
-def ledger():
+@pytest.fixture(scope="module")
+def found():
     """The quotas of the example, with pods in those of the lowest level, nine of ten on a node."""
     found = Ledger([{"cpu": "100", "memory": "400Gi", "pods": "1000"}] * 100)
     example = runpy.run_path(str(EXAMPLES / "5-scale" / "quotas.py"))
@@ -49,8 +52,7 @@ class Counting(Writes):
         await super().merge(kind, meta, changes)
 
 
-def test_status_is_written_in_turns_and_coalesced():
-    found = ledger()
+def test_status_is_written_in_turns_and_coalesced(found):
     assert found.books.validation_errors() == {}
 
     async def main():
@@ -81,6 +83,5 @@ def test_status_is_written_in_turns_and_coalesced():
     asyncio.run(main())
 
 
-def test_a_report_gives_way_at_every_quota():
-    found = ledger()
+def test_a_report_gives_way_at_every_quota(found):
     assert sum(1 for _ in reporting(found.books)) > 1000
