@@ -43,9 +43,9 @@ from koordsched.scheduling.writeretries import (
     brief_pauses,
     collection_path,
     delete_of_uid,
-    evict_until_certain,
     merge_request,
     pauses,
+    write_unless_gone,
     write_until_certain,
 )
 
@@ -254,7 +254,6 @@ class ApiWrites:
         }
         patch = orjson.dumps({"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}})
         delete = orjson.dumps({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": pod.uid}})
-        await evict_until_certain(
-            self.lanes, Request("PATCH", f"{_pod_path(pod)}/status", patch, STRATEGIC_MERGE_PATCH)
-        )
-        await evict_until_certain(self.lanes, Request("DELETE", _pod_path(pod), delete))
+        marking = Request("PATCH", f"{_pod_path(pod)}/status", patch, STRATEGIC_MERGE_PATCH)
+        for request in (marking, Request("DELETE", _pod_path(pod), delete)):
+            await write_unless_gone(self.lanes, Lane.EVICTION, request)

@@ -18,8 +18,8 @@ from koordsched.scheduling.virtualpods import VirtualPodWriters
 from koordsched.scheduling.writeretries import (
     collection_path,
     delete_of_uid,
-    evict_until_certain,
     merge_request,
+    write_unless_gone,
     write_until_certain,
 )
 
@@ -67,4 +67,4 @@ class ObjectWrites:
             "deleteOptions": {"preconditions": {"uid": pod.uid}},
         }
         path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/eviction"
-        await evict_until_certain(self._lanes, Request("POST", path, orjson.dumps(body)))
+        await write_unless_gone(self._lanes, Lane.EVICTION, Request("POST", path, orjson.dumps(body)))

@@ -61,10 +61,11 @@ def merge_request(
     return Request("PATCH", f"{path}/{subresource}" if subresource else path, orjson.dumps(body), form)
 
 
-async def delete_of_uid(lanes: Lanes, lane: Lane, kind: Kind[Any], meta: ObjectMeta) -> None:
-    """Deletes the object of that name and uid; one that is gone is fine. Raises WriteFailed."""
-    options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": meta.uid}}
-    request = Request("DELETE", kind.object_path(meta.namespace, meta.name), orjson.dumps(options))
+async def write_unless_gone(lanes: Lanes, lane: Lane, request: Request) -> None:
+    """The same for a write to the object of a uid, which is fine if that is gone, or another one has its name.
+
+    Raises WriteFailed.
+    """
     try:
         await write_until_certain(lanes, lane, request)
     except NotFound:
@@ -74,15 +75,8 @@ async def delete_of_uid(lanes: Lanes, lane: Lane, kind: Kind[Any], meta: ObjectM
             raise WriteFailed(str(error)) from error
 
 
-async def evict_until_certain(lanes: Lanes, request: Request) -> None:
-    """The same for a part of an eviction, which has succeeded if the pod is gone, or another one has its name.
-
-    Raises WriteFailed.
-    """
-    try:
-        await write_until_certain(lanes, Lane.EVICTION, request)
-    except NotFound:
-        return
-    except ClientError as error:
-        if not (isinstance(error, Conflict) and error.is_about_uid):
-            raise WriteFailed(str(error)) from error
+async def delete_of_uid(lanes: Lanes, lane: Lane, kind: Kind[Any], meta: ObjectMeta) -> None:
+    """Deletes the object of that name and uid; one that is gone is fine. Raises WriteFailed."""
+    options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": meta.uid}}
+    request = Request("DELETE", kind.object_path(meta.namespace, meta.name), orjson.dumps(options))
+    await write_unless_gone(lanes, lane, request)

@@ -7,6 +7,7 @@ import time
 import pytest
 
 from koordsched.client.clock import SystemClock
+from koordsched.client.errors import ClientError
 from koordsched.client.inmemory import InMemoryTransport
 from koordsched.client.leaderelection import ElectionConfig, Elector
 from koordsched.client.leasekeeper import LeaseKeeper
@@ -106,6 +107,39 @@ def test_a_failing_renewal_is_tried_again():
             kept.world.api.refusals.clear()
             await asyncio.sleep(20)
             assert kept.a.elector.is_leader()
+
+    run(main())
+
+
+def test_a_server_that_hangs_holds_the_keeper_up_for_no_longer_than_the_lease_lasts():
+    async def hangs(call, proceed):
+        return await (asyncio.sleep(3600) if call.method == "PUT" else proceed())
+
+    async def main():
+        async with World() as world:
+            replica = world.join("a")
+            await world.until_led(1)
+            await asyncio.sleep(5)
+            replica.cut_off = "blackhole"
+            await asyncio.sleep(7)
+            keeper = LeaseKeeper(replica.elector, replica.clock, None)
+            left = replica.elector.deadline() - replica.clock.boottime()
+            with pytest.raises(ClientError):
+                await asyncio.wait_for(keeper.renew(InMemoryTransport(world.api.handler, fault=hangs)), left + 0.1)
+            await asyncio.sleep(0.1)
+            assert not replica.elector.is_leader()
+
+    run(main())
+
+
+def test_it_ends_when_told_so():
+    async def main():
+        async with Kept() as kept:
+            await asyncio.sleep(5)
+            LeaseKeeper(kept.a.elector, kept.a.clock, kept.open).stop()  # one that was never started
+            kept.keeper.stop()
+            await asyncio.sleep(0.1)
+            assert kept.keeping.cancelled()
 
     run(main())
 

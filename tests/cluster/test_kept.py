@@ -56,9 +56,14 @@ def test_small_values_are_kept():
 
 def test_values_are_forgotten_beyond_the_budget():
     kept, size = Kept(1 << 16), sys.getsizeof("x" * 1000)
+    times = 0
     for i in range(1000):
+        before = len(kept)
         assert kept.put(i, "x" * 1000) == kept.get(i)
         assert size * len(kept) <= kept.nbytes <= 1 << 16
+        times += len(kept) <= before
+        assert kept.forgotten == times
+    assert times > 10
 
 
 @pytest.mark.parametrize("key, value", [("k", "v" * 50_000), ("k" * 50_000, "v")])

@@ -7,11 +7,13 @@ import pytest
 
 from koordsched.client.lanes import Lanes
 from koordsched.client.transport import Response
+from koordsched.cluster.builtinkinds import PODS
 from koordsched.framework.handle import WriteFailed
 from koordsched.scheduling.objectwrites import ObjectWrites
 from koordsched.scheduling.virtualpods import VirtualPodWriters
 from tests.plugins.harness import Bench
 from tests.plugins.objects import pod
+from tests.scheduling.test_namesakes import meta
 from tests.virtualtime import VirtualClock, run
 
 STATUS = '{"kind":"Status","status":"Failure","code":%d,"reason":"%s","message":"%s"}'
@@ -20,6 +22,11 @@ RECREATED = "the UID in the precondition (a) does not match the UID in record (b
 CHANGED = "Operation cannot be fulfilled: the object has been modified; please apply your changes to the latest version"
 
 
+@pytest.mark.parametrize(
+    "write",
+    [lambda writes, pod: writes.evict(pod), lambda writes, pod: writes.delete(PODS, meta(pod))],
+    ids=["evict", "delete"],
+)
 @pytest.mark.parametrize(
     ("code", "reason", "message", "failed"),
     [
@@ -33,7 +40,7 @@ CHANGED = "Operation cannot be fulfilled: the object has been modified; please a
         (500, "InternalError", "This pod has more than one PodDisruptionBudget", True),
     ],
 )
-def test_an_eviction_succeeds_when_the_pod_is_no_more(code, reason, message, failed):
+def test_a_write_succeeds_when_the_pod_is_no_more(code, reason, message, failed, write):
     class Server:
         def send(self, request, done):
             body = (STATUS % (code, reason, message)).encode()
@@ -42,7 +49,7 @@ def test_an_eviction_succeeds_when_the_pod_is_no_more(code, reason, message, fai
     async def main():
         writes = ObjectWrites(Lanes(Server(), VirtualClock(asyncio.get_running_loop()), Random(1)), VirtualPodWriters())
         try:
-            await writes.evict(Bench().pod(pod("p")))
+            await write(writes, Bench().pod(pod("p")))
         except WriteFailed:
             return True
         return False

@@ -127,8 +127,8 @@ class Reservation(Wire, frozen=True):
 
     @property
     def active(self) -> bool:
-        """Whether it holds room on a node that owners may use."""
-        return bool(self.status.node_name) and self.status.phase in (AVAILABLE, WAITING)
+        """Whether owners may use what it holds on a node."""
+        return self.status.phase in (AVAILABLE, WAITING)
 
     @property
     def terminated(self) -> bool:

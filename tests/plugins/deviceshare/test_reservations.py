@@ -238,7 +238,8 @@ def test_on_a_scope_tree_reserved_gpus_do_not_come_first():
     improved = {"improvedAllocation": True}
     found = world(*g8(), used(0), held, args=improved)
     assert found.place(owner(pod(gpu=100)), keep=False) == {"gpu": [6]}
-    assert found.place(owner(pod(gpu=200))) == {"gpu": [2, 3]}
+    for required in (False, True):
+        assert found.place(owner(pod(gpu=200), required=required), keep=False) == {"gpu": [2, 3]}
 
 
 def test_a_restricted_reservation_on_a_scope_tree():
@@ -437,6 +438,18 @@ def test_pre_allocation_takes_the_devices_of_the_pod(machine):
     found.remove(old)
     assert found.given(reserve_pod) == {"gpu": [6]}
     assert found.books()["n"]["used"] == {("gpu", 6): [100, 80 * GIB, 100, 0, 0, 0]}
+
+
+def test_pre_allocation_takes_all_devices_of_the_pod_or_none():
+    halves = [(minor, {"rdma": 50}) for minor in range(2)]
+    old, other = (bound(pod(name, rdma=100), name, rdma=halves) for name in ("old", "other"))
+    wanted = taking(rdma=[{"minor": 0, "resources": {RDMA: "50"}}])
+    found = world(node(), device(nic(0), nic(1)), owner(old), other, wanted)
+    attempt = found.offline.attempt("default/uid-r")
+    attempt.filter(all_nodes=True)
+    found.cluster.assume(attempt.pod, found.row())
+    statuses = [plugin.reserve(attempt.cycle, attempt.pod, found.row()) for plugin in found.profile.reserve_plugins]
+    assert [status.reasons for status in statuses if not status.ok] == [("Insufficient rdma devices",)]
 
 
 def test_pre_allocation_takes_numa_nodes_as_well():

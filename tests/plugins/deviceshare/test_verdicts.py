@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from koordsched.plugins.deviceshare.allocating import share_of
 from tests.plugins.deviceshare.machines import bound, device, gpu, m2, nic, node, pod, topology
 from tests.plugins.deviceshare.naive.books import NODE, TABLE
 from tests.plugins.deviceshare.naive.request import RATIO
@@ -44,6 +45,7 @@ def test_so_little_memory_that_nothing_is_asked_of_each_gpu(count, passes):
     wanted = pod(shared=count, memory=1)
     assert world.verdicts(wanted) == {"n": () if passes else TOO_FEW}
     assert world.place(wanted) == ({"gpu": [0, 1]} if passes else TOO_FEW)
+    assert world.books()["n"]["used"] == {}
 
 
 def test_a_refusal_names_the_node_it_is_about():
@@ -59,6 +61,12 @@ def test_a_refusal_names_the_node_it_is_about():
         assert numbers.tolist() == [0, 0]
         found = [world.profile.handle.reasons[code].texts for code in codes.tolist()]
         assert found == [(text + name,) for name in "ab"]
+
+
+@pytest.mark.parametrize(("memory", "total", "share"), [(1, 3, 33), (3, 3, 100), (29, 100, 28), (5, 0, 0)])
+def test_share_of_the_memory_of_a_gpu(memory, total, share):
+    """As upstream computes it: 29 of 100 are 28 %."""
+    assert share_of(memory, total) == share
 
 
 def test_devices_that_only_pods_know_on_a_node_that_reports_none():

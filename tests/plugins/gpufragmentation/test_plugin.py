@@ -247,6 +247,7 @@ def test_several_parts_are_left_to_devices():
 def test_arguments():
     with pytest.raises(ConfigError, match="refreshAfter: Invalid value: 0: must be greater than zero"):
         resolved({"profiles": [profile({"refreshAfter": 0})]})
+    resolved({"profiles": [profile({"refreshAfter": 1})]})
 
 
 def test_a_replay_goes_on_with_the_values_that_were_worked_out():

@@ -66,6 +66,13 @@ async def test_pages_and_the_command_say_the_same(tmp_path):
         halves = [(each["cpus"], each["free"], each["held"]) for each in one["numaNodes"]]
         assert halves == [("0-3", "3", "0-2"), ("4-7", "7", "4-6")]
         assert [[cpu["cpu"] for cpu in core["cpus"]] for core in one["cores"]] == [[0, 1], [2, 3], [4, 5], [6, 7]]
+        _, text = await get("/apis/v1/plugins/NodeNUMAResource/nodes/m1")
+        upstream = json.loads(text)
+        shown = upstream["cpuTopology"]
+        assert [shown[key] for key in ("numCPUs", "numCores", "numNodes", "numSockets")] == [8, 4, 2, 2]
+        assert shown["cpuDetails"]["5"] == {"cpuID": 5, "coreID": (1 << 16) + 2, "nodeID": 1, "socketID": 1}
+        details = shown["cpuDetails"]
+        assert upstream["allocatedCPUs"] == {str(cpu): details[str(cpu)] for cpu in (0, 1, 2, 4, 5, 6)}
         assert await get("/debug/numa/m9") == (404, "there is no node m9")
         for path in ("/debug/numa", "/debug/numa/m1"):
             assert (await get(path, token=None))[0] in (401, 403)

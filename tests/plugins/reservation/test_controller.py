@@ -35,6 +35,23 @@ def series(running, name):
     }
 
 
+def test_metrics_of_a_reservation_without_owners():
+    """What is not used is shown as 0; of what there is none there is no ratio."""
+
+    async def scenario(cluster, running):
+        cluster.available(allocatable={"cpu": "10", "example.com/a": "0"})
+        await asyncio.sleep(5)
+        assert series(running, "scheduler_reservation_resource") == {
+            ("allocatable", "r", "cpu", "core"): 10,
+            ("allocated", "r", "cpu", "core"): 0,
+            ("utilization", "r", "cpu", "ratio"): 0,
+            ("allocatable", "r", "example.com/a", "raw"): 0,
+            ("allocated", "r", "example.com/a", "raw"): 0,
+        }
+
+    on_cluster(scenario)
+
+
 @pytest.mark.parametrize(
     "created, spec, node, phase",
     [

@@ -58,6 +58,12 @@ def test_an_owner_takes_the_room_of_the_pod():
     assert [owner.name for owner in info.owners.values()] == ["p"]
 
 
+def test_it_holds_what_it_requests():
+    offline = on_nodes(acting("1500m"))
+    (info,) = offline.profiles["default-scheduler"].plugins["Reservation"].cache
+    assert info.reservation.status.allocatable == {"cpu": "1500m"}
+
+
 @pytest.mark.parametrize(
     "case",
     [

@@ -113,7 +113,7 @@ def lines(shown: TopologyPicture) -> list[str]:
     """The picture as text: a line per domain, indented by layer."""
     heads = []
     if shown.desired:
-        heads.append(f"{shown.desired} members")
+        heads.append(f"{shown.desired} member{'s' if shown.desired != 1 else ''}")
     if shown.must_gather:
         heads.append(f"in one domain of {shown.must_gather}")
     heads.extend(f"a multiple of {multiple} per {layer}" for layer, multiple in shown.multiples.items())

@@ -54,6 +54,12 @@ def test_a_job_that_would_go_somewhere():
     ]
 
 
+def test_a_job_of_one():
+    found = shown(1, Gathering())
+    assert found[0] == "1 member"
+    assert sum("NodeTopologyLayer" in line and line.endswith("gets 1") for line in found) == 1
+
+
 def test_no_tree_or_no_members():
     assert shown(2, Gathering(), features=()) is None
     assert shown(0, Gathering()) is None

@@ -138,6 +138,14 @@ def test_the_status_is_written_when_it_changes():
     assert made.look() == (0, [])
 
 
+def test_the_tree_is_looked_at_after_changes_alone(monkeypatch):
+    made = Written(*SPINES_AND_BLOCKS)
+    made.look()
+    made.look()
+    monkeypatch.setattr(controller, "detail_status", lambda tree: pytest.fail("nothing has changed"))
+    made.look()
+
+
 def test_a_status_that_is_right_is_not_written():
     """After a change of the leader, or a restart."""
     made = Written(*SPINES_AND_BLOCKS)

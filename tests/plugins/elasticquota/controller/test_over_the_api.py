@@ -77,6 +77,22 @@ def test_built_in_quotas_with_the_bounds_of_the_arguments():
     run(main())
 
 
+@pytest.mark.parametrize(("monitor", "runtime"), [(True, True), (True, False), (False, True)])
+def test_pods_are_revoked_only_where_quotas_are_monitored_and_have_a_runtime(monitor, runtime):
+    async def main():
+        config = configuration(monitorAllQuotas=monitor, enableRuntimeQuota=runtime, delayEvictTime="5s")
+        async with quota_cluster([NODE], config) as (cluster, _):
+            cluster.create(quota("team", {"cpu": "4"}))
+            for number in range(4):
+                cluster.create(pod(f"p{number}", "team", "1"))
+            await cluster.until(lambda: len(cluster.running()) == 4)
+            cluster.patch("ElasticQuota", "team", {"spec": {"max": {"cpu": "3"}}})
+            await asyncio.sleep(30)
+            assert len(cluster.running()) == (3 if monitor and runtime else 4)
+
+    run(main())
+
+
 def test_bad_quotas_are_reported_and_harm_no_others():
     async def main():
         async with quota_cluster([NODE]) as (cluster, _):
