@@ -7,6 +7,7 @@ import pytest
 from koordsched.journal.header import Setting
 from koordsched.journal.records import Consulted, encode
 from koordsched.scheduling.scheduler import Scheduler
+from tests import depth
 from tests.depth import quick_first
 from tests.journal.recording import ListJournal, repeat
 from tests.simulation import replica, simulation
@@ -14,7 +15,8 @@ from tests.simulation.configuration import CATALOG, PLUGINS
 from tests.virtualtime import VirtualClock
 
 CHUNKS = [(0,), *(tuple(range(first, first + 3)) for first in range(1, 150, 3))]
-SECONDS_PER_SEGMENT = 7.0
+SECONDS_PER_SEGMENT = 20.0 if depth.quick else 7.0
+"""Each segment is repeated to the end of the journal."""
 
 
 def journals_of(seed, monkeypatch):

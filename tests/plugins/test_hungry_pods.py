@@ -317,6 +317,16 @@ def test_thousands_of_terms_are_never_asked_one_by_one(terms, strength, kind, mo
     assert len(bench.cluster.shared(ExistingTerms)._terms_of(bound)) == 1
 
 
+@pytest.mark.parametrize(("app", "hint"), [("a7", QueueingHint.QUEUE), ("web", QueueingHint.SKIP)])
+def test_a_pod_that_goes_helps_those_that_one_of_its_terms_kept_away(app, hint, few):
+    bench = Bench(node("n1"))
+    plugin = bench.plugin("InterPodAffinity")
+    affinity = {"podAntiAffinity": {REQUIRED: [TERMS["as many labels"](i) for i in range(20)]}}
+    gone = bench.pod(pod("gone", on="n1", affinity=affinity))
+    (changed,) = (r for r in plugin.events_to_register() if r.event.resource == POD)
+    assert changed.fn(bench.pod(pod("waiting", labels={"app": app})), gone, None) is hint
+
+
 @pytest.mark.parametrize("strength", [REQUIRED, PREFERRED])
 def test_thousands_of_namespace_selectors_are_not_put_to_thousands_of_namespaces(strength, monkeypatch):
     """Neither when the pod is tried, nor when it keeps others away, nor when labels of namespaces change."""

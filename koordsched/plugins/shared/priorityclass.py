@@ -41,7 +41,6 @@ _OF_QOS = {
     "SYSTEM": PriorityClass.PROD,
     "BE": PriorityClass.BATCH,
 }
-_OF_KUBERNETES = {"Guaranteed": "LSR", "Burstable": "LS", "BestEffort": "BE"}
 
 
 def priority_class(shape: PodShape) -> PriorityClass:
@@ -53,45 +52,33 @@ def priority_class(shape: PodShape) -> PriorityClass:
     elif shape.spec.priority is not None:
         priority = shape.spec.priority
         band = next((band for low, high, band in _BANDS if low <= priority <= high), PriorityClass.NONE)
-    return band if band is not PriorityClass.NONE else _OF_QOS[qos_class(shape)]
+    return band if band is not PriorityClass.NONE else _of_qos(shape)
 
 
-def qos_class(shape: PodShape) -> str:
-    """`LSE`, `LSR`, `LS`, `BE` or `SYSTEM`: what the label names, else what Kubernetes' own class stands for."""
-    label = shape.meta.labels.get(QOS_CLASS, "")
-    return label if label in _OF_QOS else _OF_KUBERNETES[kubernetes_qos(shape.spec)]
+def _of_qos(shape: PodShape) -> PriorityClass:
+    """The band that goes with the QoS that the label names, else with Kubernetes' own class: BATCH with BestEffort."""
+    band = _OF_QOS.get(shape.meta.labels.get(QOS_CLASS, ""))
+    if band is not None:
+        return band
+    return PriorityClass.BATCH if _is_best_effort(shape.spec) else PriorityClass.PROD
 
 
-def kubernetes_qos(spec: PodSpec) -> str:
-    """`Guaranteed`, `Burstable` or `BestEffort`, as the API server computes it.
+def _is_best_effort(spec: PodSpec) -> bool:
+    """Whether the pod neither requests nor limits CPU or memory.
 
     Source: upstream `pkg/apis/core/v1/helper/qos/qos.go`.
     """
-    containers = (*spec.containers, *spec.init_containers)
-    if spec.resources is not None:
-        claims = [(spec.resources.requests, spec.resources.limits)]
-    else:
-        claims = [
-            (container.resources.requests, container.resources.limits) if container.resources is not None else ({}, {})
-            for container in containers
-        ]
-    asked = [(_compute(requests), _compute(limits)) for requests, limits in claims]
-    if not any(requests or limits for requests, limits in asked):
-        return "BestEffort"
-    guaranteed = all(
-        limits.keys() == {"cpu", "memory"} and all(limits.get(name) == amount for name, amount in requests.items())
-        for requests, limits in asked
+    asking = (spec,) if spec.resources is not None else (*spec.containers, *spec.init_containers)
+    return not any(
+        _asks(each.resources.requests) or _asks(each.resources.limits) for each in asking if each.resources is not None
     )
-    return "Guaranteed" if guaranteed else "Burstable"
 
 
-def _compute(quantities: Quantities) -> dict[str, int]:
-    found = {}
+def _asks(quantities: Quantities) -> bool:
     for name in ("cpu", "memory"):
         try:
-            amount = nano_value(quantities.get(name, 0))
+            if nano_value(quantities.get(name, 0)) > 0:
+                return True
         except QuantityError:
             continue
-        if amount > 0:
-            found[name] = amount
-    return found
+    return False

@@ -63,6 +63,26 @@ def test_counters_that_every_new_group_is_asked_about_are_few(bench, monkeypatch
     assert counted.counter(query("k199", "Exists"), count_deleting=True).by_row.sum() == 1
 
 
+def test_counters_that_ask_for_thousands_of_values_are_few(bench, monkeypatch):
+    monkeypatch.setattr(index, "_LARGE_BUDGET", 1 << 20)
+    counted = PodIndex(bench.cluster)
+    values = [f"v{i}" for i in range(3000)]
+    for i in range(20):
+        counted.counter(query(f"k{i}", "In", *values), count_deleting=True)
+        assert len(counted) <= 3
+
+
+def test_sizes_are_not_added_up_for_every_counter_that_is_made(bench, monkeypatch):
+    looks = []
+    monkeypatch.setattr(index, "_ALWAYS_KEPT", 8)
+    monkeypatch.setattr(index.Counter, "nbytes", property(lambda self: looks.append(self) or 0))
+    counted = PodIndex(bench.cluster)
+    for i in range(200):
+        counted.counter(query(f"k{i}", "In", "v"), count_deleting=True)
+    assert len(counted) == 200
+    assert 200 <= len(looks) < 20 * 200
+
+
 def test_terms_of_pods_in_namespaces_that_are_gone_are_forgotten():
     bench = Bench(node("n1", labels={ZONE: "a"}))
     terms = bench.cluster.shared(ExistingTerms)

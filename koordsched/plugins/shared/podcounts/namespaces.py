@@ -159,8 +159,8 @@ _KEPT = 64
 
 
 def _table(members: Sequence[tuple[int, int]]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
-    """Numbers of scopes, and their masks: int64[scopes], uint8[scopes, bytes]."""
-    width = max((mask.bit_length() for _, mask in members), default=0) // 8 + 1
+    """Numbers of scopes, of which there is one at least, and their masks: int64[scopes], uint8[scopes, bytes]."""
+    width = max(mask.bit_length() for _, mask in members) // 8 + 1
     masks = b"".join(mask.to_bytes(width, "little") for _, mask in members)
     numbers = np.array([number for number, _ in members], dtype=np.int64)
     return numbers, np.frombuffer(masks, dtype=np.uint8).reshape(len(members), width)

@@ -102,7 +102,7 @@ class WeightedQueries:
     Weights are positive. Equal ones are interchangeable.
     """
 
-    __slots__ = ("_hash", "_scopes", "_selectors", "_weights", "members")
+    __slots__ = ("_compiled", "_hash", "_weights", "members")
 
     equalities: tuple[tuple[str, str], ...] = ()
     """There is no label that every match carries."""
@@ -110,8 +110,7 @@ class WeightedQueries:
     def __init__(self, members: tuple[tuple[int, PodQuery], ...]) -> None:
         self.members = members
         self._weights = Weights([weight for weight, _ in members])
-        self._selectors: LabelSelectors | None = None
-        self._scopes: NamespaceScopes | None = None
+        self._compiled: tuple[LabelSelectors, NamespaceScopes] | None = None
         self._hash = hash(members)
 
     @property
@@ -121,11 +120,14 @@ class WeightedQueries:
 
     def weigh(self, namespace: str, labels: Mapping[str, str]) -> int:
         """The sum of the weights of the queries that match; 0 if none does."""
-        if self._selectors is None or self._scopes is None:
-            self._selectors = LabelSelectors(query.requirements for _, query in self.members)
-            self._scopes = NamespaceScopes([query.namespaces for _, query in self.members])
-        matching = self._selectors.matching(labels)
-        return self._weights.of(matching & self._scopes.of(namespace)) if matching else 0
+        if self._compiled is None:
+            self._compiled = (
+                LabelSelectors(query.requirements for _, query in self.members),
+                NamespaceScopes([query.namespaces for _, query in self.members]),
+            )
+        selectors, scopes = self._compiled
+        matching = selectors.matching(labels)
+        return self._weights.of(matching & scopes.of(namespace)) if matching else 0
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, WeightedQueries) and self._hash == other._hash and self.members == other.members

@@ -39,6 +39,14 @@ class Told:
 IMPLICIT = "deviceclass.resource.kubernetes.io/"
 
 
+@pytest.mark.parametrize("named", [None, "", IMPLICIT + "a"], ids=["none", "empty", "its implicit one"])
+def test_a_class_that_names_no_other_resource_stands_for_the_implicit_one_alone(named):
+    told = Told(device_class("a", named))
+    assert told.changed() == [IMPLICIT + "a"]
+    told.delete("a")
+    assert told.changed() == [IMPLICIT + "a"]
+
+
 def test_dra_case_89_the_newest_class_then_the_lower_name():
     told = Told(device_class("a", "x/gpu", 1), device_class("b", "x/gpu", 2))
     assert told.name("x/gpu") == "b"

@@ -56,3 +56,12 @@ def test_a_namespace_without_budgets_protects_no_pod():
     bench.remove(budget())
     assert not budgets
     assert not budgets.protects(known)
+
+
+def test_a_selector_that_cannot_be_read_protects_no_pod():
+    bench = Bench(budget(selector={"matchExpressions": [{"key": "app", "operator": "Sometimes"}]}))
+    budgets = bench.cluster.shared(Budgets)
+    assert not budgets
+    assert budgets.version == 0
+    bench.add(budget())
+    assert budgets.protects(bench.pod(pod("p", labels={"app": "x"})))
