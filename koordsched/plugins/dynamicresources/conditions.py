@@ -67,9 +67,7 @@ def is_overdue(claim: ResourceClaim, timeout: float, now: float) -> bool:
 
 def is_usable(claim: ResourceClaim, timeout: float, now: float) -> bool:
     """Whether the devices of an allocated claim are ready, or may still become so."""
-    if not has_conditions(claim) or is_ready(claim):
-        return True
-    return failure_of(claim) is None and not is_overdue(claim, timeout, now)
+    return failure_of(claim) is None and (is_ready(claim) or not is_overdue(claim, timeout, now))
 
 
 def check(claim: ResourceClaim, timeout: float, now: float) -> bool:

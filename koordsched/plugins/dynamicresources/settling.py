@@ -14,7 +14,7 @@ from koordsched.plugins.dynamicresources.books import DeviceBooks
 from koordsched.plugins.dynamicresources.claims import is_reserved_for
 from koordsched.plugins.dynamicresources.claimstates import placement_lines
 from koordsched.plugins.dynamicresources.cyclestate import DeviceCycle
-from koordsched.plugins.dynamicresources.extended.claim import is_in_memory, requesting
+from koordsched.plugins.dynamicresources.extended.claim import is_in_memory
 
 
 def settle(state: DeviceCycle, pod: Pod, books: DeviceBooks, cluster: ClusterState) -> list[str]:
@@ -29,17 +29,10 @@ def settle(state: DeviceCycle, pod: Pod, books: DeviceBooks, cluster: ClusterSta
         given.append((claim, allocation))
     for claim, allocation in state.chosen:
         if is_in_memory(claim):
-            made = _made(claim, state, pod)
+            made = replace(claim, metadata=replace(claim.metadata, name=f"{pod.name}-extended-resources"))
             cluster.objects.of(RESOURCE_CLAIMS).upsert(_reserved(made, allocation, books.user_of(made, pod)))
             given.append((made, allocation))
     return placement_lines(given)
-
-
-def _made(claim: ResourceClaim, state: DeviceCycle, pod: Pod) -> ResourceClaim:
-    """The special claim as it would be created."""
-    if state.requests is not None:
-        claim = requesting(claim, state.requests)
-    return replace(claim, metadata=replace(claim.metadata, name=f"{pod.name}-extended-resources"))
 
 
 def _reserved(

@@ -125,6 +125,18 @@ def test_dra_case_105_a_claim_that_will_not_be_ready_is_freed(status):
     play(steps, N2, claim(status=status))
 
 
+def test_a_claim_that_is_ready_is_used_however_long_ago_it_was_allocated():
+    async def steps(there):
+        there.embedded.insert(claiming("p", "c"))
+        await asyncio.sleep(0.5)
+        assert there.where("p") == "n1"
+
+    said = {"type": "Ready", "status": "True", "reason": "R", "lastTransitionTime": "2029-12-31T23:01:00Z"}
+    ready = {"driver": "drv", "pool": "n1", "device": "d0", "conditions": [said]}
+    old = allocated("d0", timestamp="2029-12-31T23:00:00Z", **CONDITIONS)
+    play(steps, claim(status={**old, "devices": [ready]}))
+
+
 def test_without_the_feature_no_pod_waits_for_conditions():
     async def steps(there):
         there.embedded.insert(claiming("p", "c"))

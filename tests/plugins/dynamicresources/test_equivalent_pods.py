@@ -1,9 +1,13 @@
 """Pods with equal claims of their own: one is tried for all when devices come free. Claims still wake their pods."""
 
 import asyncio
+from random import Random
 
 import pytest
 
+from koordsched.config.feature_gates import FeatureGates
+from koordsched.plugins import IN_TREE
+from koordsched.scheduling.offline import OfflineScheduler
 from tests.plugins.dynamicresources.deviceworld import (
     N1,
     N2,
@@ -13,7 +17,9 @@ from tests.plugins.dynamicresources.deviceworld import (
     device_class,
     play,
     slice_of,
+    special,
 )
+from tests.plugins.harness import StoppedClock, resolved
 
 WAITING, USED = 30, 4
 
@@ -134,6 +140,22 @@ def test_pods_that_share_a_claim_are_cases_of_their_own():
 
     shared = claim("s"), claiming("shared", "s"), claiming("gated", "nothing")
     play(steps, *ground(*pods(2), *shared))
+
+
+@pytest.mark.parametrize(
+    ("more", "gates", "alike"),
+    [
+        ((), (), True),
+        ((special("left", owner="w0"),), (), False),
+        ((), ("DRANodeAllocatableResources=true",), False),
+    ],
+    ids=["new claims alone", "a claim of an earlier attempt is left", "refusals name claims"],
+)
+def test_pods_are_refused_alike_for_their_new_claims(more, gates, alike):
+    config = resolved({}, gates=FeatureGates.parse(list(gates)))
+    scheduler = OfflineScheduler(config, IN_TREE, (*ground(*pods(1)), *more), clock=StoppedClock(), rng=Random(1))
+    plugin = scheduler.profiles["default-scheduler"].plugins["DynamicResources"]
+    assert (plugin.identity(scheduler.pending["default/w0"]) is not None) is alike
 
 
 def test_a_claim_that_is_made_anew_wakes_its_pod():

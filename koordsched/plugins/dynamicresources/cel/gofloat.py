@@ -22,20 +22,10 @@ def general(number: float) -> str:
     assert isinstance(exponent, int)
     text = "".join(map(str, digits)).rstrip("0") or "0"
     point = len(digits) + exponent - 1 if any(digits) else 0
-    minus = "-" if sign else ""
     if point < -4 or point >= _EXACT:
         mantissa = f"{text[0]}.{text[1:]}" if len(text) > 1 else text
-        return f"{minus}{mantissa}e{'-' if point < 0 else '+'}{abs(point):02}"
-    return minus + plain(abs(number))
-
-
-def plain(number: float) -> str:
-    """The shortest text without an exponent."""
-    shortest = repr(number)
-    if shortest in _SPECIAL:
-        return _SPECIAL[shortest]
-    text = f"{Decimal(shortest):f}"
-    return text.rstrip("0").rstrip(".") if "." in text else text
+        return f"{'-' if sign else ''}{mantissa}e{'-' if point < 0 else '+'}{abs(point):02}"
+    return shortest.removesuffix(".0")
 
 
 def parse_float(text: str) -> float | None:

@@ -20,12 +20,12 @@ def check_depth(tree: Node, issues: Issues) -> int:
     """The levels of a tree; reports a tree with more selections and calls within each other than cel-go allows."""
     deepest = 0
     waiting = [(tree, 0, 0)]
-    seen: dict[Node, int] = {}
+    seen: set[Node] = set()
     while waiting:
         node, level, counted = waiting.pop()
-        if seen.get(node, -1) >= level:
-            continue
-        seen[node] = level
+        if node in seen:
+            continue  # the target of optMap: the longer way to it, behind the shorter one, was taken first
+        seen.add(node)
         deepest = max(deepest, level)
         if isinstance(node, Select) or (isinstance(node, Call) and node.function not in _UNCOUNTED):
             counted += 1

@@ -6,20 +6,17 @@ from typing import Final
 
 from koordsched.plugins.dynamicresources.cel.declarations import Overload, function, method
 from koordsched.plugins.dynamicresources.cel.errors import Failure
-from koordsched.plugins.dynamicresources.cel.times import Duration
+from koordsched.plugins.dynamicresources.cel.times import EARLIEST, SECOND, Duration, Timestamp
 from koordsched.plugins.dynamicresources.cel.values import NONE, Map, Optional, Value, shown
 
 
 def _zero(value: Value) -> bool:
-    if type(value) is Optional:
-        return not value.present
-    if type(value) is Duration:
+    """As cel-go has it: the earliest time is zero, and no optional value is, not even none."""
+    if isinstance(value, Duration):
         return value.order == 0
-    return value is None or (type(value) in (str, bytes, tuple, bool, int, float) and not value) or _empty(value)
-
-
-def _empty(value: Value) -> bool:
-    return (isinstance(value, Map) and len(value) == 0) or (isinstance(value, int) and value == 0)
+    if isinstance(value, Timestamp):
+        return value.order == EARLIEST * SECOND
+    return value is None or (isinstance(value, (str, bytes, tuple, Map, int, float)) and not value)
 
 
 def _of_non_zero(value: Value) -> Optional:

@@ -32,14 +32,9 @@ _GO_TEXTS = {
 """What Go says for RE2's errors, where it is not the same."""
 
 
-def _options() -> Any:
-    options = re2.Options()
-    options.log_errors = False
-    options.max_mem = _LARGEST
-    return options
-
-
-_OPTIONS: Final = _options()
+_OPTIONS: Final = re2.Options()
+_OPTIONS.log_errors = False
+_OPTIONS.max_mem = _LARGEST
 
 
 @lru_cache(maxsize=_KEPT)

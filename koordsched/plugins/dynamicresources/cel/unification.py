@@ -100,11 +100,11 @@ class _Unifier:
 
     def _unifies(self, first: Type, second: Type) -> bool:
         if second.kind is Kind.PARAMETER:
-            valid, bound = self._may_stand_for(first, second)
-            if valid or bound:
+            valid = self._may_stand_for(first, second)
+            if valid is not None:
                 return valid
         if first.kind is Kind.PARAMETER:
-            return self._may_stand_for(second, first)[0]
+            return bool(self._may_stand_for(second, first))
         if is_dynamic(first) or is_dynamic(second) or Kind.ERROR in (first.kind, second.kind):
             return True
         if first.kind is Kind.NULL:
@@ -119,24 +119,24 @@ class _Unifier:
             return False
         return all(map(self.assignable, first.parameters, second.parameters))
 
-    def _may_stand_for(self, type_: Type, parameter: Type) -> tuple[bool, bool]:
-        """Whether the parameter may stand for the type, and whether it was known already what it stands for."""
+    def _may_stand_for(self, type_: Type, parameter: Type) -> bool | None:
+        """Whether the parameter may stand for the type; None for one in which it occurs, if it stands for none yet."""
         if type_ is parameter:
-            return True, True
+            return True
         bound = self.known.get(parameter.name)
         if bound is not None:
             if type_ is bound:
-                return True, True
+                return True
             if not self.assignable(type_, bound):
-                return False, True
+                return False
             general = most_general(type_, bound)
             if not self._occurs(parameter, general, set()):
                 self.known[parameter.name] = general
-            return True, True
+            return True
         if self._occurs(parameter, type_, set()):
-            return False, False
+            return None
         self.known[parameter.name] = type_
-        return True, False
+        return True
 
     def _occurs(self, parameter: Type, within: Type, done: set[Type]) -> bool:
         """`done`: types in which it does not."""

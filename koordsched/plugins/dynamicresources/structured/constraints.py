@@ -60,6 +60,6 @@ def extended(constraint: Constraint, state: State, value: Value) -> State:
     if not isinstance(state, tuple):
         return value
     common = state[1] & value[1]
-    if LISTED in (state[0], value[0]) or state[0] != value[0] or not common:
+    if value[0] == LISTED or value[0] != state[0] or not common:
         return None
     return state[0], common

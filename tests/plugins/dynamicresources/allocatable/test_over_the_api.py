@@ -271,6 +271,28 @@ def test_a_claim_that_is_allocated_already_counts():
     play(steps, N1, device_class(), slice_of("n1", taking(cpu="3")), claim(status=allocated("d0")), gates=GATES)
 
 
+@pytest.mark.parametrize(
+    ("share", "resources"),
+    [
+        ({"consumedCapacity": {"cores": "2"}}, {"cpu": "6"}),
+        ({"shareID": "s", "consumedCapacity": {"cores": "1"}}, {"cpu": "3"}),
+        ({"shareID": "s"}, None),
+    ],
+    ids=["without an ID", "with both", "nothing is consumed"],
+)
+def test_of_an_allocated_claim_what_is_consumed_of_a_capacity_counts(share, resources):
+    async def steps(there):
+        there.embedded.insert(using("p", "c"))
+        await asyncio.sleep(3)
+        assert there.where("p") == "n1"
+        assert [each["resources"] for each in shown(there, "p") or ()] == ([resources] if resources else [])
+
+    name, more = taking(key="cores", cpu="3")
+    device = name, {**more, "allowMultipleAllocations": True, "capacity": {"cores": {"value": "8"}}}
+    owned = claim(status=allocated("d0", **share))
+    play(steps, node("n1", cpu="16"), device_class(), slice_of("n1", device), owned, gates=GATES)
+
+
 def test_a_binding_fails_and_the_status_is_cleared():
     async def steps(there):
         there.embedded.insert(using("p", "c"))

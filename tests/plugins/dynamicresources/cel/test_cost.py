@@ -20,6 +20,8 @@ COSTS = {
     "has(device.attributes['drv'].n)": 3,
     "cel.bind(d, device.attributes['drv'], d.n == 1)": 3 + 2 + 1,
     "device.attributes['drv'].name.matches('[^a]?fis')": 4 + 2,
+    "'123456789'.matches('b')": 1,
+    "'1234567890'.matches('b')": 2,
     "device.attributes['drv'].name.contains('is')": 4 + 1,
     "device.attributes['drv'].name in ['a', 'fish']": 4,
     "1 in [1, device.driver.size(), 3]": 10 + 3 + 3,

@@ -25,11 +25,12 @@ TRUE = {
         double('1.5') == 1.5 && double(2) == 2.0 && double('1e3') == 1000.0
         string(1) == '1' && string(1.5) == '1.5' && string(1e6) == '1e+06' && string(true) == 'true'
         string(100000.0) == '100000' && string(0.0001) == '0.0001' && string(0.00001) == '1e-05' && string(5u) == '5'
+        string(12000000.0) == '1.2e+07' && string(-0.000025) == '-2.5e-05' && string(-1.5) == '-1.5' && string(-0.0) == '-0'
         string(b'abc') == 'abc' && bytes('abc') == b'abc' && bytes('ÿ') == b'\\xc3\\xbf' && b'ÿ' == b'\\303\\277'
         bool('true') && !bool('F') && bool('1')
         type(1) == int && type('a') == string && type([]) == list && type(null) == null_type && type(int) == type
         dyn(1) == 1 && type(dyn('a')) == string
-    """,
+    """,  # noqa: E501
     "texts": """
         '\\u00e9\\x41\\101\\n'.size() == 4 && '\\ue000'.size() == 1 && r'\\n' == '\\\\n' && '''a'b''' == "a'b"
         'hello'.contains('ell') && 'hello'.startsWith('he') && 'hello'.endsWith('lo') && !'hello'.contains('z')
@@ -102,6 +103,9 @@ TRUE = {
         optional.of(1).optMap(x, x + 1).value() == 2 && !optional.none().optMap(x, x).hasValue()
         optional.of({'a': 1}).optFlatMap(m, m.?a).value() == 1 && optional.of(dyn(1)) == optional.of(1.0)
         !optional.ofNonZeroValue(0).hasValue() && !optional.ofNonZeroValue('').hasValue() && optional.ofNonZeroValue(1).hasValue()
+        [dyn(false), dyn(0u), dyn(0.0), dyn(b''), dyn(null), dyn([]), dyn({}), dyn(duration('0s'))].all(x, !optional.ofNonZeroValue(x).hasValue())
+        !optional.ofNonZeroValue(timestamp('0001-01-01T00:00:00Z')).hasValue() && optional.ofNonZeroValue(timestamp(0)).hasValue()
+        optional.ofNonZeroValue(optional.none()).hasValue() && optional.ofNonZeroValue(duration('1s')).hasValue()
         optional.unwrap([optional.of(1), optional.none()]) == [1] && [optional.of(2)].unwrapOpt() == [2]
         has(optional.of({'a': 1}).a) && optional.none() == optional.none() && optional.of(1) != optional.none()
     """,  # noqa: E501

@@ -6,7 +6,10 @@ import pytest
 
 from koordsched.plugins.dynamicresources.cel import CompileError, EvaluationError, compile
 from koordsched.plugins.dynamicresources.cel.frame import COST_LIMIT, MOST_PATTERNS
+from koordsched.plugins.dynamicresources.cel.nesting import check_depth
+from koordsched.plugins.dynamicresources.cel.parser import parse
 from koordsched.plugins.dynamicresources.cel.regexes import pattern
+from koordsched.plugins.dynamicresources.cel.source import Issues
 from tests.steps import counted
 
 from .selecting import LISTS, device
@@ -56,6 +59,17 @@ def test_too_deep(text):
 def test_deep_along_the_left_operands():
     text = "(" * 200 + "1" + "".join("+1" * 20 + ")" for _ in range(200)) + " > 0"
     assert outcome(text) == TOO_DEEP_TREE
+
+
+@pytest.mark.parametrize(
+    ("text", "levels"),
+    [("true", 0), ("!true", 1), ("1 + 2 > 0", 2), ("optional.of(1).optMap(x, x).hasValue()", 6)],
+)
+def test_levels_of_a_tree(text, levels):
+    """The value of optMap is asked for first whether it is there, and then, deeper in the tree, what it is."""
+    issues = Issues(text)
+    assert check_depth(parse(text, issues), issues) == levels
+    assert not issues.found
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from koordsched.plugins.dynamicresources.structured import AllocationError, Allocator, CelExpressions
+from koordsched.plugins.dynamicresources.structured import AllocationError, Allocator, CelExpressions, Features
 from koordsched.plugins.dynamicresources.structured.selectors import read_by
 from tests.plugins.dynamicresources.structured.world import World, device, request
 
@@ -111,6 +111,15 @@ def test_dra_case_45_expressions_that_cost_too_much() -> None:
     for depth in range(6):
         selector = f"{ten}.all(x{depth}, {selector})"
     assert error(two(), selector).endswith("CEL runtime error: operation cancelled: actual cost limit exceeded")
+
+
+def test_the_text_of_an_error_counts_as_what_is_kept() -> None:
+    made, expressions = World(), CelExpressions(Features())
+    made.allocator = Allocator(made.index, expressions, made.features, lambda: "share")
+    made.slice("s1", "d0")
+    text = error(made, "||".join(["x"] * 120))
+    assert text.endswith("20 more errors were truncated")
+    assert expressions._programs.nbytes > len(text)
 
 
 @pytest.mark.parametrize(

@@ -156,6 +156,12 @@ def test_lists_match_by_what_they_have_in_common() -> None:
     assert with_values(*values).got(claim(request(number=2), constraints=[distinct()])) == ["d1", "d3"]
 
 
+def test_lists_match_nothing_while_their_feature_is_off() -> None:
+    world = with_values({"strings": ["a"]}, {"strings": ["a"]})
+    assert world.got(claim(request(number=1), constraints=[match("drv/k")])) == ["d0"]
+    assert world.got(claim(request(number=2), constraints=[match("drv/k")])) is None
+
+
 def test_lists_of_one_length_match_after_a_first_choice_that_was_none() -> None:
     """Devices whose lists are not equal may go together: none is left out because it is alone with its list."""
     values = ({"strings": each} for each in (["a", "b"], ["a", "c"], ["x", "y"]))

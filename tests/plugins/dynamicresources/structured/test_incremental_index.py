@@ -93,6 +93,21 @@ def test_a_slice_touches_the_nodes_that_it_names() -> None:
     assert world.index.epoch == epoch
 
 
+def test_a_device_in_use_touches_the_nodes_of_a_pool_that_have_it() -> None:
+    """A pool with a slice for each of six nodes."""
+    world = World(nodes={f"n{at}": {} for at in range(6)})
+    for at in range(6):
+        world.slice(f"s{at}", f"own-{at}", "each", nodeName=f"n{at}")
+    world.index.refresh()
+    for device, touched in (("own-3", {3}), ("each", {0, 1, 2, 3, 4, 5}), ("none", set())):
+        serial = world.index.serial
+        world.use(device)
+        world.index.refresh()
+        assert set(world.index.changed_since(serial) or ()) == touched
+    assert world.got(request(), node="n2") == ["own-2"]
+    assert world.got(request(), node="n3") is None
+
+
 def test_claims_of_one_template_share_what_is_known() -> None:
     world = fleet(4)
     first = world.demand(request())
