@@ -82,6 +82,16 @@ def test_a_call_that_fails_is_made_again_and_harms_no_other(kind: str, call: Any
     assert not errors.owed
 
 
+def test_a_pod_that_came_again_is_not_gone_twice() -> None:
+    errors = ListenerErrors()
+    observers, failing = PodObservers(errors), Observer("gone", "seen")
+    observers.add(failing, (), virtual=False)
+    observers.gone(REAL.uid)
+    observers.seen(REAL, False)
+    errors.retry_some()
+    assert failing.heard == [("gone", REAL.uid), ("seen", REAL.uid, False)]
+
+
 def test_what_failed_last_is_made_up_for_before_what_comes_next() -> None:
     errors = ListenerErrors()
     observers, failing = PodObservers(errors), Observer("seen")

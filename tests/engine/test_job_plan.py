@@ -83,6 +83,12 @@ def test_too_few_members_say_that():
     assert (found["a"].job.message, found["a"].job.notes) == ("too few", ["j has 0 places"])
 
 
+def test_a_plugin_need_not_say_more_of_a_job():
+    members = [pod(name, container(cpu="1"), labels={JOB: "j", NEED: "3"}) for name in "ab"]
+    job = offline(*NODES, *members, plugins=(Together,)).schedule("default/a").job
+    assert (job.message, job.notes) == ("too few", [])
+
+
 NO, BROKEN = Status(Code.UNRESOLVABLE, ("not today",)), Status(Code.ERROR, ("no such table",))
 
 

@@ -489,6 +489,11 @@ def test_deviceshare_secondary_devices_that_are_well_planned(ask):
     assert decision.verdicts["n"].passed
     assert decision.place("n").said == Said(DEVICES, U, ("Insufficient rdma devices",))
     assert decision.raw == {"n": 50}  # of the GPU alone
+    listed = bound(pod(nvidia=1), "designated", gpu=[(0, {"core": 100, "ratio": 100})])["metadata"]["annotations"]
+    hint = {"internal.scheduling.koordinator.sh/scheduling-hint": json.dumps({"extensions": {"DeviceShare": {}}})}
+    decision = ask.decide([*planned, full], pod(nvidia=1, rdma=1, joint=JOINT, annotations={**listed, **hint}))
+    assert decision.verdicts["n"].passed
+    assert decision.place("n").said == Said(DEVICES, U, ("Insufficient rdma devices",))
 
 
 def test_deviceshare_designated_devices(ask):

@@ -98,6 +98,15 @@ def test_nodes_in_the_same_state_are_tried_once(monkeypatch):
     rows = np.arange(40, dtype=np.intp)
     shape = world.pod(pod(gpu=200)).shape
     for most, expected, times in ((3, {3}, 2), (9, {3, 4}, 4), (20, {3, 4}, 4), (2, {2}, 4)):
-        numbers, _ = world.plugin.served([], shape, rows, most)
+        numbers, codes = world.plugin.served([], shape, rows, most)
         assert set(numbers.tolist()) == expected
+        assert np.array_equal(codes == PASS, numbers == most)
         assert len(tried) == times
+
+
+@pytest.mark.parametrize(("rows", "wanted"), [(2, pod()), (0, pod(gpu=200)), (0, pod())])
+def test_without_a_device_or_a_node_nothing_is_tried(rows, wanted, monkeypatch):
+    world = World(*g8("n0"), *g8("n1"))
+    monkeypatch.setattr(Serving, "_count", lambda *args: pytest.fail("tried"))
+    numbers, codes = world.plugin.served([], world.pod(wanted).shape, np.arange(rows, dtype=np.intp), 3)
+    assert (numbers.tolist(), codes.tolist()) == ([3] * rows, [PASS] * rows)

@@ -196,6 +196,14 @@ def test_what_is_hardly_meant_is_said():
 
 def test_nodes_that_are_left_out_are_said():
     made = Written(*SPINES_AND_BLOCKS)
+    for number in range(3):
+        made.node(f"n{number}", (None, "b"))
+    text = "nodes that are left out, without a label of SpineLayer: n0, n1, n2"
+    assert made.look()[1] == [("NodesOutsideNetworkTopology", text)]
+
+
+def test_of_many_nodes_that_are_left_out_three_are_named():
+    made = Written(*SPINES_AND_BLOCKS)
     for number in range(5):
         made.node(f"n{number}", (None, "b"))
     text = "nodes that are left out, without a label of SpineLayer: n0, n1, n2 and 2 more"
