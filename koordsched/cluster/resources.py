@@ -212,7 +212,6 @@ def _effective(containers: Iterable[tuple[Container, Nano]], init: Iterable[tupl
         if container.restart_policy == "Always":
             _add(total, request)
             _add(sidecars, request)
-            _raise_to(peaks, sidecars)
         else:
             moment = dict(request)
             _add(moment, sidecars)

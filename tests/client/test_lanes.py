@@ -385,6 +385,7 @@ def test_closing_ends_what_waits_and_leaves_what_is_under_way():
         assert await outcome(waiting) == LanesClosed
         assert await outcome(lanes.submit(Lane.BINDING, write())) == LanesClosed
         assert await outcome(under_way) == 201
+        assert lanes.stats[Lane.BINDING].dropped == 1
 
     run(main())
 

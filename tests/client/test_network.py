@@ -5,7 +5,9 @@ import base64
 import json
 import os
 import shutil
+import socket
 import sys
+from asyncio.trsock import TransportSocket
 from pathlib import Path
 
 import pytest
@@ -25,7 +27,7 @@ from koordsched.client.errors import (
     NotSent,
     raise_for_status,
 )
-from koordsched.client.network import NetworkTransport
+from koordsched.client.network import KEEPALIVE, NetworkTransport
 from koordsched.client.settings import source_of
 from koordsched.client.transport import Request
 from tests.client.httpserver import Authority, HttpServer, response
@@ -71,6 +73,35 @@ async def exercise(transport, server):
     seen = server.exchanges[start:]
     assert [e.target for e in seen] == ["/r?limit=5", "/w", "/s"]
     return seen
+
+
+@pytest.mark.parametrize("users", [[], [{"name": "other", "user": {"token": "secret"}}], [{"name": "u"}]])
+async def test_a_user_that_is_not_there_is_anonymous(tmp_path, authority, users):
+    async with HttpServer(authority.server_context()) as server:
+        path = kubeconfig(tmp_path, server.url, {}, {"certificate-authority": "ca.crt"}, users=users)
+        transport = await NetworkTransport.open(SystemClock(), kubeconfig=path)
+        for exchange in await exercise(transport, server):
+            assert "authorization" not in exchange.headers
+        await transport.close()
+
+
+async def test_a_peer_that_vanishes_under_a_watch_is_noticed(monkeypatch):
+    """Not when its time is over, but as soon as it does not answer the kernel any more."""
+    options = {}
+    original = TransportSocket.setsockopt
+
+    def setsockopt(self, level, option, value):
+        original(self, level, option, value)
+        options[level, option] = self.getsockopt(level, option)
+
+    monkeypatch.setattr(TransportSocket, "setsockopt", setsockopt)
+    async with HttpServer() as server:
+        server.answer = lambda exchange: exchange.reply(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{}")
+        transport = await NetworkTransport.open(SystemClock(), master=f"127.0.0.1:{server.port}")
+        async with transport.stream("/s", timeout=5):
+            assert options[socket.SOL_SOCKET, socket.SO_KEEPALIVE] == 1
+            assert [options[socket.IPPROTO_TCP, option] for option, _ in KEEPALIVE] == [15, 5, 3]
+        await transport.close()
 
 
 def exec_user(tmp_path, status):

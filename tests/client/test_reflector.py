@@ -521,6 +521,31 @@ def test_after_a_long_outage_a_new_list_is_not_delayed_like_a_failed_connection(
     run(main())
 
 
+def test_a_list_that_came_ends_the_pauses_of_an_outage():
+    outage, watches = True, []
+
+    async def fault(call, proceed):
+        if outage:
+            raise NotSent("refused")
+        if "watch" in call.query:
+            watches.append(asyncio.get_running_loop().time())
+        return await proceed()
+
+    async def main():
+        nonlocal outage
+        async with Setup(fault=fault) as setup:
+            await asyncio.sleep(300)
+            outage = False
+            await setup.reflector.synced.wait()
+            await asyncio.sleep(1)
+            setup.api.cut()
+            cut = asyncio.get_running_loop().time()
+            await asyncio.sleep(60)
+            assert cut < watches[1] < cut + 1
+
+    run(main())
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_whatever_happens_the_sink_ends_up_equal_to_the_server(data):

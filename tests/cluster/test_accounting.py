@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from koordsched.cluster.accounting import ColumnAccountant
+from koordsched.cluster.changelog import MAX_FACETS, Facet
 from koordsched.cluster.resources import CPU, Requests
 from koordsched.cluster.state import ClusterState
 from tests.cluster.objects import wire_node
@@ -116,6 +117,25 @@ def test_an_amended_pod_is_counted_anew_by_those_that_count_by_amounts():
     assert table.requested[CPU].data.item(there.row) == 500
     assert by_amounts.told == [("p", 1), ("p", -1), ("p", 1)]
     assert by_labels.told == [("p", 1)]
+
+
+def test_a_pod_that_is_amended_to_what_it_has_is_not_counted_anew():
+    bench = Bench(node("n"), pod("p", container(cpu="2"), on="n"))
+    accountant = Seen()
+    bench.cluster.add_accountant(accountant)
+    there = bench.cluster.assigned["uid-default-p"]
+    assert bench.cluster.amend(there, there.requests, there.facts) == 0
+    assert accountant.told == [("p", 1)]
+
+
+def test_facets_of_plugins_are_bits_of_their_own_of_which_there_are_so_many():
+    table = Bench().cluster.table
+    first = table.add_facet().bit_length()
+    bits = [table.add_facet() for _ in range(MAX_FACETS - first)]
+    assert bits == [1 << number for number in range(first, MAX_FACETS)]
+    assert bits[0] > Facet.FACTS
+    with pytest.raises(OverflowError, match=f"no more than {MAX_FACETS} facets"):
+        table.add_facet()
 
 
 def test_an_accountant_gets_pods_of_the_shapes_that_concern_it_whenever_it_joins():

@@ -71,6 +71,8 @@ async def test_pages_and_the_command_say_the_same(tmp_path):
         shown = upstream["cpuTopology"]
         assert [shown[key] for key in ("numCPUs", "numCores", "numNodes", "numSockets")] == [8, 4, 2, 2]
         assert shown["cpuDetails"]["5"] == {"cpuID": 5, "coreID": (1 << 16) + 2, "nodeID": 1, "socketID": 1}
+        other = next(each for each in upstream["allocatedPods"] if each["name"] == "other")
+        assert other["numaNodeResources"] == [{"node": 0, "resources": {"cpu": "3", "memory": "1Gi"}}]
         details = shown["cpuDetails"]
         assert upstream["allocatedCPUs"] == {str(cpu): details[str(cpu)] for cpu in (0, 1, 2, 4, 5, 6)}
         assert await get("/debug/numa/m9") == (404, "there is no node m9")

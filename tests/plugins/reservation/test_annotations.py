@@ -67,6 +67,7 @@ def test_inner_reserved(text, reserved):
         (inner_reserved, NODE_RESERVATION, '{"resources": {"cpu": "x"}}', "resources.cpu: quantity 'x'"),
         (inner_reserved, NODE_RESERVATION, '{"resources": {"cpu": "-1"}}', "resources.cpu: quantity '-1' is negative"),
         (inner_reserved, NODE_RESERVATION, '{"resources": {"cpu": "1e30"}}', "'1e30' is too large"),
+        (inner_reserved, NODE_RESERVATION, f'{{"resources": {{"x": "{1 << 63}"}}}}', f"'{1 << 63}' is too large"),
         (inner_reserved, NODE_RESERVATION, '{"resources": {"cpu": true}}', "$.resources[...]"),
         (resized_allocatable, RESIZE_ALLOCATABLE, "{", "unexpected end of JSON input"),
         (resized_allocatable, RESIZE_ALLOCATABLE, '{"resources": {"cpu": -1}}', "resources.cpu: quantity '-1'"),

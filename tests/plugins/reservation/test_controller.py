@@ -36,10 +36,10 @@ def series(running, name):
 
 
 def test_metrics_of_a_reservation_without_owners():
-    """What is not used is shown as 0; of what there is none there is no ratio."""
+    """What is not used is shown as 0; of what there is none there is no ratio, and what is no quantity is not shown."""
 
     async def scenario(cluster, running):
-        cluster.available(allocatable={"cpu": "10", "example.com/a": "0"})
+        cluster.available(allocatable={"cpu": "10", "example.com/a": "0", "example.com/b": "lots"})
         await asyncio.sleep(5)
         assert series(running, "scheduler_reservation_resource") == {
             ("allocatable", "r", "cpu", "core"): 10,

@@ -19,6 +19,10 @@ REFUSALS = {
 }
 
 
+def is_deletion(call):
+    return call.method == "DELETE" and "/reservations/" in call.path
+
+
 def is_status_write(call):
     return call.method == "PATCH" and call.path.endswith("/status") and "/reservations/" in call.path
 
@@ -184,5 +188,25 @@ def test_nothing_is_looked_at_without_need(monkeypatch):
             cluster.delete("Node", "n2")
             await asyncio.sleep(60)
             assert looks == []
+
+    run(main())
+
+
+def test_a_deletion_that_is_refused_is_tried_again():
+    async def main():
+        tries = []
+
+        async def fault(call, proceed):
+            if is_deletion(call):
+                tries.append(call.path)
+                if len(tries) < 3:
+                    return refusal(*REFUSALS["forbidden"])
+            return await proceed()
+
+        cluster = ReservationCluster()
+        async with scheduling(cluster, configuration(gcIntervalSeconds=10), fault=fault):
+            cluster.available(node="gone")
+            await cluster.until(lambda: cluster.status() is None, limit=60)
+            assert len(tries) == 3
 
     run(main())

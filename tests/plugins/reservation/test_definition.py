@@ -8,7 +8,9 @@ import yaml
 
 from koordsched.fakecluster.cluster import new_cluster
 from koordsched.fakecluster.errors import ApiStatusError
+from koordsched.plugins.reservation.kinds import offer_of
 from tests.parity.koord import GOLDEN
+from tests.plugins.reservation.objects import reservation
 
 CRD = Path(__file__).parents[3] / "manifests" / "crds" / "reservations.yaml"
 API = "scheduling.koordinator.sh/v1alpha1"
@@ -24,6 +26,15 @@ def registry():
     crd = yaml.safe_load(CRD.read_text())
     made.create(made.resource_for_kind(crd["apiVersion"], crd["kind"]), None, crd)
     return made
+
+
+@pytest.mark.parametrize(
+    ("policy", "same"), [({}, True), (OF_POLICY, True), ({"mode": "Other"}, False), ({"enableMultiple": True}, False)]
+)
+def test_what_the_server_fills_in_is_the_same_offer(policy, same):
+    before, after = reservation(preAllocation=True), reservation(preAllocation=True, preAllocationPolicy=policy)
+    assert (offer_of(before) == offer_of(after)) is same
+    assert offer_of(after) == offer_of(reservation(preAllocation=True, preAllocationPolicy=policy))
 
 
 def created(registry, spec, name="r"):

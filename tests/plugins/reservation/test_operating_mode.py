@@ -252,6 +252,13 @@ def test_snapshots_show_all_that_it_has(sharing_cpus):
     assert used(again) == 3000
 
 
+@pytest.mark.parametrize("ready", [True, False])
+def test_snapshots_show_whether_it_is_ready(ready):
+    again = scheduler([*snapshot(on_nodes(acting(ready=ready)).cluster, [])], PROFILE)
+    (info,) = again.profiles["default-scheduler"].plugins["Reservation"].cache
+    assert info.reservation.status.phase == ("Available" if ready else "Pending")
+
+
 def claiming(thing):
     """The pod, which uses a claim that only one pod may use."""
     thing["spec"]["volumes"] = [{"name": "v", "persistentVolumeClaim": {"claimName": "alone"}}]
