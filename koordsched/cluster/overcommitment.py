@@ -139,8 +139,6 @@ class Overcommitments:
             return Excess(PODS, slots - len(self._virtual(row)), int(table.pods_allocatable.data[row]))
         if isinstance(key, int):
             name = table.resource_names.names[key]
-            if key >= len(table.requested):
-                return Excess(name, 0, 0)
             held = sum(amount for pod in self._virtual(row) for index, amount in pod.requests.amounts if index == key)
             return Excess(name, int(table.requested[key].data[row]) - held, int(table.allocatable[key].data[row]))
         protocol, port = key

@@ -41,10 +41,10 @@ def test_a_host_port_that_a_virtual_pod_and_another_one_have(held, used):
     assert not state.overcommitments
 
 
-@pytest.mark.parametrize("amount", ["1", "0"])
-def test_a_resource_that_a_node_has_no_more_and_no_pod_ever_asked_for(amount):
+@pytest.mark.parametrize("amount", ["1", "0", "lots"])
+def test_a_resource_that_comes_and_goes_and_no_pod_ever_asked_for(amount):
     state = ClusterState()
-    for amounts in ({"example.com/a": amount}, {}):
+    for amounts in ({}, {"example.com/a": amount}, {}):
         thing = node("alder")
         thing["status"]["allocatable"] |= amounts
         state.upsert_node(convert(thing, core.Node))
