@@ -4,6 +4,9 @@ import asyncio
 
 import pytest
 
+from koordsched.api.decoding import convert
+from koordsched.api.resource import ResourceClaim
+from koordsched.plugins.dynamicresources.conditions import is_overdue
 from tests.plugins.dynamicresources.deviceworld import N1, N2, allocated, claim, claiming, device_class, slice_of, world
 from tests.virtualtime import run
 
@@ -135,6 +138,12 @@ def test_a_claim_that_is_ready_is_used_however_long_ago_it_was_allocated():
     ready = {"driver": "drv", "pool": "n1", "device": "d0", "conditions": [said]}
     old = allocated("d0", timestamp="2029-12-31T23:00:00Z", **CONDITIONS)
     play(steps, claim(status={**old, "devices": [ready]}))
+
+
+@pytest.mark.parametrize("seconds, overdue", [(59, False), (60, False), (61, True)])
+def test_a_claim_is_overdue_when_more_than_its_time_has_passed(seconds, overdue):
+    held = convert(claim(status=allocated("d0", timestamp="1970-01-01T00:10:00Z", **CONDITIONS)), ResourceClaim)
+    assert is_overdue(held, 60, 600 + seconds) is overdue
 
 
 def test_without_the_feature_no_pod_waits_for_conditions():

@@ -144,6 +144,25 @@ def test_counters_and_shares(file):
     }
 
 
+def test_a_line_for_each_claim_that_shares_a_device(file):
+    shares = {"allowMultipleAllocations": True, "capacity": {"bw": {"value": "10"}}}
+    claims = [
+        claim(name, status=allocated("d0", users=[f"of-{name}"], shareID=share, consumedCapacity={"bw": "4"}))
+        for name, share in (
+            ("a", "0c6b5a4e-0000-4000-8000-000000000000"),
+            ("b", "0c6b5a4e-0000-4000-8000-000000000001"),
+        )
+    ]
+    objects = [node("n1"), slice_of("n1", ("d0", shares | TAINT), "d1"), *claims]
+    assert shown("devices", "n1", "-f", file(*objects)) == [
+        "drv/n1: 1 of 2 devices free",
+        "DEVICE  STATE   TAINTS             CLAIM      REQUEST  PODS",
+        "d0      shared  broken:NoSchedule  default/a  r, bw 4  default/of-a",
+        "                                   default/b  r, bw 4  default/of-b",
+        "d1      free    -                  -          -        -",
+    ]
+
+
 def test_pools_of_several_nodes_and_of_none(file):
     everyone = slice_of("fabric", "a", name="f")
     del everyone["spec"]["nodeName"]

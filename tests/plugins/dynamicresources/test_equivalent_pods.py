@@ -142,6 +142,14 @@ def test_pods_that_share_a_claim_are_cases_of_their_own():
     play(steps, *ground(*pods(2), *shared))
 
 
+def identity_of_w0(*objects, gates):
+    """What the refusals of the pod w0 depend on; None if it is a case of its own."""
+    config = resolved({}, gates=FeatureGates.parse(list(gates)))
+    scheduler = OfflineScheduler(config, IN_TREE, ground(*objects), clock=StoppedClock(), rng=Random(1))
+    plugin = scheduler.profiles["default-scheduler"].plugins["DynamicResources"]
+    return plugin.identity(scheduler.pending["default/w0"])
+
+
 @pytest.mark.parametrize(
     ("more", "gates", "alike"),
     [
@@ -152,10 +160,18 @@ def test_pods_that_share_a_claim_are_cases_of_their_own():
     ids=["new claims alone", "a claim of an earlier attempt is left", "refusals name claims"],
 )
 def test_pods_are_refused_alike_for_their_new_claims(more, gates, alike):
-    config = resolved({}, gates=FeatureGates.parse(list(gates)))
-    scheduler = OfflineScheduler(config, IN_TREE, (*ground(*pods(1)), *more), clock=StoppedClock(), rng=Random(1))
-    plugin = scheduler.profiles["default-scheduler"].plugins["DynamicResources"]
-    assert (plugin.identity(scheduler.pending["default/w0"]) is not None) is alike
+    assert (identity_of_w0(*pods(1), *more, gates=gates) is not None) is alike
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_pods_with_alternatives_are_refused_alike_unless_refusals_name_their_claims(enabled):
+    """As they do while the feature is off."""
+    wanted = claim("c0", owner="w0")
+    wanted["spec"]["devices"]["requests"] = [
+        {"name": "r", "firstAvailable": [{"name": "s", "deviceClassName": "dc", "count": 1}]}
+    ]
+    found = identity_of_w0(wanted, waiting("w0", "c0"), gates=(f"DRAPrioritizedList={str(enabled).lower()}",))
+    assert (found is not None) is enabled
 
 
 def test_a_claim_that_is_made_anew_wakes_its_pod():

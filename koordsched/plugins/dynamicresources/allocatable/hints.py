@@ -18,4 +18,4 @@ def room_made(plugin: str) -> HintRegistration[Pod]:
 def _after_room_was_made(pod: Pod, old: Any, new: Any) -> QueueingHint:
     """Queues the pod when another one leaves a node, or needs less there: which room its devices need is not known."""
     there = new if new is not None else old
-    return QueueingHint.QUEUE if there is not None and (there.node or there.nominated_node) else QueueingHint.SKIP
+    return QueueingHint.QUEUE if there.node or there.nominated_node else QueueingHint.SKIP

@@ -24,7 +24,7 @@ It is pure: it reads wire types, keeps columns, and knows neither plugins nor cy
 * `Outcome`: FITS, NONE (`cannot allocate all claims`), INVALID (`invalid resource pools were encountered`), ERROR (the
   attempt fails; `allocate` on that row raises the text) and EXPIRED (the search took too long; not remembered).
 * `allocate` raises AllocationError (its text is upstream's), InvalidPools and SearchExpired.
-* `Deadline(clock, seconds, total)`: the time that each search may take, and all searches of one call; None is no limit.
+* `Deadline(clock, seconds, total)`: the time that each search may take, and all searches of one call; 0 is no limit.
 * With the gate for node-allocatable resources, `Verdicts.taken` says what the devices would take of each node
   (`footprint`), a position in `Verdicts.footprints`: one footprint per claim.
 * `score_of(claim)`: the raw score of the allocation that a claim has.

@@ -27,7 +27,6 @@ class Deadline:
         self._clock = clock
         self._seconds = seconds
         self._last = clock() + total if total else float("inf")
-        self._end = self._last
 
     def start(self) -> None:
         """A search begins."""
@@ -35,20 +34,9 @@ class Deadline:
         self._end = min(end, self._last)
 
     def expired(self) -> bool:
-        """Whether the search must end."""
+        """Whether the search that began last must end."""
         return self._clock() > self._end
 
 
-class Unlimited(Deadline):
-    """No deadline."""
-
-    def __init__(self) -> None:
-        """Never expires."""
-        super().__init__(float, 0)
-
-    def expired(self) -> bool:
-        """False."""
-        return False
-
-
-UNLIMITED = Unlimited()
+UNLIMITED = Deadline(float, 0)
+"""No deadline."""

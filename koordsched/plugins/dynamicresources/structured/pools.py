@@ -29,7 +29,7 @@ class Condition(IntEnum):
 
 
 class Pool:
-    """All slices of a pool. `refresh` after changes; the rest is about the current generation."""
+    """All slices of a pool. `refresh` after changes of `parts`; the rest is about the current generation."""
 
     __slots__ = (
         "_by_node",
@@ -52,19 +52,7 @@ class Pool:
         self.key = key
         self._features = features
         self.parts: dict[str, Part] = {}
-        self.generation = 0
-        self.total = 0
-        self.counters: Counters = {}
-        self.problem = ""
-        """Why the pool is invalid for each node, "" if it is not."""
-        self.models: dict[str, list[Model]] = {}
-        """Of devices by name, in pools with counters: there may be several of a name, on several nodes."""
-        self.shared_parts: tuple[Part, ...] = ()
-        self.named: frozenset[str] = frozenset()
-        """The nodes that a slice names, also one of an older generation."""
-        self._of_all: tuple[Part, ...] = ()
-        self._by_node: dict[str, list[Part]] = {}
-        self._nodes_of: dict[str, list[str]] | None = None
+        self.refresh()
 
     def facts(self) -> tuple[object, ...]:
         """What a change of one slice may change for the nodes that only see others."""
@@ -80,17 +68,21 @@ class Pool:
         usable = [part for part in current if not part.skipped]
         self._of_all = tuple(part for part in usable if part.counters)
         self.shared_parts = tuple(part for part in usable if part.shared)
-        self._by_node, self._nodes_of = {}, None
-        self.named = frozenset().union(*(part.named for part in self.parts.values()))
+        self.named = frozenset[str]().union(*(part.named for part in self.parts.values()))
+        """The nodes that a slice names, also one of an older generation."""
+        self._nodes_of: dict[str, list[str]] | None = None
+        self._by_node: dict[str, list[Part]] = {}
         for part in usable:
             for name in part.named:
                 self._by_node.setdefault(name, []).append(part)
         self._read_counters(usable)
 
     def _read_counters(self, parts: Iterable[Part]) -> None:
-        self.counters = {}
-        self.models = {}
+        self.counters: Counters = {}
+        self.models: dict[str, list[Model]] = {}
+        """Of devices by name, in pools with counters: there may be several of a name, on several nodes."""
         self.problem = ""
+        """Why the pool is invalid for each node, "" if it is not."""
         if not self._features.partitionable_devices:
             return
         sets: dict[str, frozenset[str]] = {}

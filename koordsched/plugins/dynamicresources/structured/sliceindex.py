@@ -105,7 +105,6 @@ class SliceIndex:
         pool = self._pools.get(part.key)
         if pool is None:
             pool = self._pools[part.key] = Pool(part.key, self.features)
-            pool.refresh()
         self._note(pool, part)
         pool.parts[name] = part
 

@@ -29,6 +29,7 @@ def test_a_claim_is_in_use_until_its_last_pod_leaves(bench, consumers):
     assert dict(consumers.rows_of(KEY)) == {3: [second.uid]}
     consumers.pod_removed(3, second)
     assert dict(consumers.rows_of(KEY)) == {}
+    assert not consumers._of
 
 
 def test_verdicts_on_the_node_stay(bench, consumers):

@@ -6,7 +6,13 @@ from typing import Any
 
 import pytest
 
-from koordsched.plugins.dynamicresources.structured import AllocationError, Allocator, CelExpressions, Features
+from koordsched.plugins.dynamicresources.structured import (
+    AllocationError,
+    Allocator,
+    CelExpressions,
+    Features,
+    celexpressions,
+)
 from koordsched.plugins.dynamicresources.structured.selectors import read_by
 from tests.plugins.dynamicresources.structured.world import World, device, request
 
@@ -120,6 +126,24 @@ def test_the_text_of_an_error_counts_as_what_is_kept() -> None:
     text = error(made, "||".join(["x"] * 120))
     assert text.endswith("20 more errors were truncated")
     assert expressions._programs.nbytes > len(text)
+
+
+def test_long_expressions_take_more_of_the_budget() -> None:
+    made, expressions = World(), CelExpressions(Features())
+    made.allocator = Allocator(made.index, expressions, made.features, lambda: "share")
+    made.slice("s1", "d0")
+    assert made.got(request(selector=f"device.driver != '{'x' * 5_000}'")) == ["d0"]
+    assert expressions._programs.nbytes > 100 * 5_000
+
+
+def test_devices_are_read_again_when_too_many_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(celexpressions, "_DEVICES_KEPT", 3)
+    made, expressions = World(), CelExpressions(Features())
+    made.allocator = Allocator(made.index, expressions, made.features, lambda: "share")
+    made.slice("s1", *(device(f"d{at}", {"k": at}) for at in range(10)))
+    assert made.got(request(selector=f"{OWN}.k == 9")) == ["d9"]
+    assert made.got(request(selector=f"{OWN}.k >= 0 && {OWN}.k != 0")) == ["d1"]
+    assert 0 < len(expressions._devices) <= 3
 
 
 @pytest.mark.parametrize(

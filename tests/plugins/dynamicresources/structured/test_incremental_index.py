@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from random import Random
 
 import numpy as np
@@ -13,7 +14,7 @@ from koordsched.plugins.dynamicresources.structured import Allocator, DevicesInU
 from tests.depth import quick_first
 from tests.plugins.dynamicresources.structured import randomworlds
 from tests.plugins.dynamicresources.structured.test_against_naive import change
-from tests.plugins.dynamicresources.structured.world import PythonExpressions, World, request
+from tests.plugins.dynamicresources.structured.world import Json, PythonExpressions, World, counters, request, taking
 
 
 def rebuilt(world: World) -> tuple[DevicesInUse, Allocator]:
@@ -93,19 +94,43 @@ def test_a_slice_touches_the_nodes_that_it_names() -> None:
     assert world.index.epoch == epoch
 
 
-def test_a_device_in_use_touches_the_nodes_of_a_pool_that_have_it() -> None:
-    """A pool with a slice for each of six nodes."""
-    world = World(nodes={f"n{at}": {} for at in range(6)})
-    for at in range(6):
-        world.slice(f"s{at}", f"own-{at}", "each", nodeName=f"n{at}")
+ALL = {0, 1, 2, 3, 4, 5}
+
+
+def of_six_nodes(devices: Callable[[int], Sequence[str | Json]]) -> World:
+    """A pool with a slice for each of six nodes; `devices`: of the node of a number."""
+    world = World(nodes={f"n{at}": {} for at in ALL})
+    for at in ALL:
+        world.slice(f"s{at}", *devices(at), nodeName=f"n{at}")
+    return world
+
+
+def touched_by_use_of(world: World, device: str) -> set[int]:
+    """The rows that change when a device comes in use."""
     world.index.refresh()
-    for device, touched in (("own-3", {3}), ("each", {0, 1, 2, 3, 4, 5}), ("none", set())):
-        serial = world.index.serial
-        world.use(device)
-        world.index.refresh()
-        assert set(world.index.changed_since(serial) or ()) == touched
+    serial = world.index.serial
+    world.use(device)
+    world.index.refresh()
+    return set(world.index.changed_since(serial) or ())
+
+
+def test_a_device_in_use_touches_the_nodes_of_a_pool_that_have_it() -> None:
+    world = of_six_nodes(lambda at: (f"own-{at}", "each"))
+    world.slice("fabric", "everywhere", allNodes=True)
+    for device, touched in (("own-3", {3}), ("each", ALL), ("everywhere", ALL), ("none", set())):
+        assert touched_by_use_of(world, device) == touched
     assert world.got(request(), node="n2") == ["own-2"]
     assert world.got(request(), node="n3") is None
+    world.slice("more", "late", nodeName="n3")
+    assert touched_by_use_of(world, "late") == {3}
+
+
+def test_a_device_in_use_touches_all_nodes_that_share_counters_with_it() -> None:
+    world = of_six_nodes(lambda at: (taking(f"part-{at}", 30),))
+    world.slice("counters", sharedCounters=counters(40))
+    assert world.got(request(), node="n2") == ["part-2"]
+    assert touched_by_use_of(world, "part-3") == ALL
+    assert world.got(request(), node="n2") is None
 
 
 def test_claims_of_one_template_share_what_is_known() -> None:

@@ -146,6 +146,20 @@ def test_dra_case_14_15_a_newer_generation_on_another_node(expected: int) -> Non
         assert world.got(request()) == ["d0"]
 
 
+def test_a_slice_for_the_nodes_of_some_names() -> None:
+    world = World()
+    named = {"key": "metadata.name", "operator": "In", "values": ["n2"]}
+    world.slice("s1", "d0", nodeSelector={"nodeSelectorTerms": [{"matchFields": [named]}]})
+    assert world.got(request()) is None
+    assert world.got(request(), node="n2") == ["d0"]
+
+
+def test_a_term_without_requirements_matches_no_node() -> None:
+    world = World()
+    world.slice("s1", "d0", nodeSelector={"nodeSelectorTerms": [{}]})
+    assert world.got(request()) is None
+
+
 def test_a_selector_that_cannot_be_parsed_fails_everywhere() -> None:
     world = s3()
     wrong = {"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["a", "b"]}]}]}

@@ -112,6 +112,14 @@ def test_a_search_that_takes_too_long_is_not_remembered() -> None:
     assert list(world.allocator.verdicts(demand, rows).outcomes) == [Outcome.FITS, Outcome.NONE]
 
 
+@pytest.mark.parametrize(("began", "latest"), [(0, 10), (4, 14), (8, 15)])
+def test_a_search_has_all_of_its_time_and_no_more_than_is_left_of_all(began: float, latest: float) -> None:
+    now = iter((0, began, latest, latest + 0.5))
+    deadline = Deadline(lambda: next(now), 10, total=15)
+    deadline.start()
+    assert [deadline.expired(), deadline.expired()] == [False, True]
+
+
 def test_all_searches_of_a_call_together() -> None:
     world = World(nodes={f"n{at}": {} for at in range(50)})
     for at in range(50):
