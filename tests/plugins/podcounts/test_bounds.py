@@ -144,3 +144,23 @@ def test_services_that_are_gone_leave_no_trace():
         bench.remove(service(i))
     assert owners._services == {}
     assert owners.requirements(bench.pod(pod("p", labels={"app": "a7"}, namespace="build-7"))) == ()
+
+
+def test_counters_that_were_used_last_stay(bench, little_room):
+    counted = PodIndex(bench.cluster)
+    kept = counted.counter(query("app", "In", "web"), count_deleting=True)
+    for i in range(100):
+        counted.counter(query(f"k{i}", "In", "v"), count_deleting=True)
+        counted.used(kept)
+    assert len(counted) < 50
+    assert not kept.dropped
+
+
+def test_of_counters_that_ask_for_thousands_of_values_those_used_last_stay(bench, monkeypatch):
+    values = [f"v{i}" for i in range(3000)]
+    monkeypatch.setattr(index, "_LARGE_BUDGET", int(2.5 * query("a", "In", *values).nbytes))
+    counted = PodIndex(bench.cluster)
+    first, second = (counted.counter(query(key, "In", *values), count_deleting=True) for key in "ab")
+    counted.used(first)
+    third = counted.counter(query("c", "In", *values), count_deleting=True)
+    assert [each.dropped for each in (first, second, third)] == [False, True, False]
