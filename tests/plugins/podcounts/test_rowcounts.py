@@ -36,7 +36,7 @@ def test_sums_and_dry_runs_follow_the_pods(zones):
         if rng.random() < 0.5:
             assert domains.lowest == min(sums.values(), default=0)
         if rng.random() < 0.5:
-            changes = np.array([-rng.randint(0, count) for count in pods])
+            changes = np.array([rng.randint(-count, 2) for count in pods])
             own, lowest = domains.in_dry_runs(ids, rows, changes)
             for there, zone in enumerate(zone_of):
                 after = {key: sums[key] + (int(changes[there]) if key == zone else 0) for key in sums}

@@ -34,3 +34,19 @@ def test_labels_and_taints_count_when_they_change_and_no_more_than_once(changes,
     after = seen()
     assert [now > then for now, then in zip(after, before, strict=True)] == [labels, taints]
     assert seen() == after
+
+
+def test_pods_that_ask_for_the_same_nodes_share_what_is_known_of_them():
+    bench = Bench(node("n1", labels={ZONE: "a"}), node("n2"))
+    topology = Topology(bench.cluster)
+
+    def eligible(**spec):
+        shape = bench.pod(pod("p", **spec)).shape
+        return topology.eligible((ZONE,), shape, honor_affinity=True, honor_taints=True)
+
+    plain = eligible()
+    assert eligible(priority=7) is plain
+    assert eligible(nodeSelector={ZONE: "a"}) is not plain
+    topology.refresh()
+    plain.refresh()
+    assert plain.mask.tolist() == [True, False]

@@ -164,7 +164,7 @@ class RowCounts:
         by_row, size = self._by_row, self._topology.table.size
         if by_row is None:
             few, self._few = self._few, {}
-            by_row = self._by_row = np.zeros(max(size, 1 + max(few, default=-1)), dtype=np.int64)
+            by_row = self._by_row = np.zeros(size, dtype=np.int64)
             by_row[list(few)] = list(few.values())
         return by_row if size <= len(by_row) else self._grown(by_row, size)
 
