@@ -8,8 +8,14 @@ from decimal import Decimal
 _EXACT = 6
 _SPECIAL = {"inf": "+Inf", "-inf": "-Inf", "nan": "NaN"}
 # Each text is matched in one way at most: what users write must not take time that grows faster than its length.
-_FLOAT = re.compile(r"[+-]?(?:(?:\d+(?:\.\d*)?|\.\d+)(?:e[+-]?\d+)?|inf|infinity|nan)", re.ASCII | re.IGNORECASE)
-_HEX = re.compile(r"[+-]?0[xX](?:[0-9a-fA-F]+(?:\.[0-9a-fA-F]*)?|\.[0-9a-fA-F]+)[pP][+-]?\d+", re.ASCII)
+_DIGITS, _HEX_DIGITS = r"\d+(?:_\d+)*", r"[\da-f]+(?:_[\da-f]+)*"
+_FLOAT = re.compile(
+    rf"[+-]?(?:(?:{_DIGITS}(?:\.(?:{_DIGITS})?)?|\.{_DIGITS})(?:e[+-]?{_DIGITS})?|inf|infinity)|nan",
+    re.ASCII | re.IGNORECASE,
+)
+_HEX = re.compile(
+    rf"[+-]?0x(?:_?{_HEX_DIGITS}(?:\.(?:{_HEX_DIGITS})?)?|\.{_HEX_DIGITS})p[+-]?{_DIGITS}", re.ASCII | re.IGNORECASE
+)
 _LONGEST = 4096
 
 
@@ -20,12 +26,12 @@ def general(number: float) -> str:
         return _SPECIAL[shortest]
     sign, digits, exponent = Decimal(shortest).as_tuple()
     assert isinstance(exponent, int)
-    text = "".join(map(str, digits)).rstrip("0") or "0"
-    point = len(digits) + exponent - 1 if any(digits) else 0
-    if point < -4 or point >= _EXACT:
-        mantissa = f"{text[0]}.{text[1:]}" if len(text) > 1 else text
-        return f"{'-' if sign else ''}{mantissa}e{'-' if point < 0 else '+'}{abs(point):02}"
-    return shortest.removesuffix(".0")
+    point = len(digits) + exponent - 1
+    if point < _EXACT:
+        return shortest.removesuffix(".0")  # Python has exponents below 1e-4, too
+    text = "".join(map(str, digits)).rstrip("0")
+    mantissa = f"{text[0]}.{text[1:]}" if len(text) > 1 else text
+    return f"{'-' if sign else ''}{mantissa}e+{point:02}"
 
 
 def parse_float(text: str) -> float | None:
@@ -34,7 +40,7 @@ def parse_float(text: str) -> float | None:
         return None
     if _HEX.fullmatch(text):
         try:
-            return float.fromhex(text)
+            return float.fromhex(text.replace("_", ""))
         except OverflowError:
             return None
     if not _FLOAT.fullmatch(text):

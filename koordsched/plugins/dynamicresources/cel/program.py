@@ -113,6 +113,7 @@ def _compiled(text: str, features: Features) -> Program:
         issues.raise_any()
         if not _allowed(result, features):
             raise CompileError(f"must evaluate to bool or the unknown type, not {result}")
+        WORK.begin()
         try:
             run, slots = plan(tree, environment(features))
         except EvaluationError as error:

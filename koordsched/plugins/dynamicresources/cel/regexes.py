@@ -46,8 +46,6 @@ def pattern(text: str) -> Any:
         problem, _, where = error.args[0].decode(errors="replace").partition(": ")
         if problem == "trailing \\":
             raise Failure("error parsing regexp: trailing backslash at end of expression: ``") from None
-        if problem == "unexpected )" or problem == "missing )":
-            where = text
         if problem == "pattern too large - compile failed":
             raise Failure("error parsing regexp: expression too large") from None
         raise Failure(f"error parsing regexp: {_GO_TEXTS.get(problem, problem)}: `{where}`") from None
@@ -114,8 +112,8 @@ def _decoded(text: bytes) -> str:
 
 
 OVERLOADS: Final[tuple[Overload, ...]] = (
-    function("matches", "matches", "string, string", "bool", _matches, metered=True, cost=0),
-    method("matches", "matches_string", "string, string", "bool", _matches, metered=True, cost=0),
+    function("matches", "matches", "string, string", "bool", _matches, metered=True, cost=0, unguarded=True),
+    method("matches", "matches_string", "string, string", "bool", _matches, metered=True, cost=0, unguarded=True),
     method("find", "string_find_string", "string, string", "string", _find, metered=True, cost=0),
     method("findAll", "string_find_all_string", "string, string", "list(string)", _find_all, metered=True, cost=0),
     method(

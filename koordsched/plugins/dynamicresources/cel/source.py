@@ -49,7 +49,7 @@ class Issues:
         line = bisect_right(starts, position) - 1
         column = position - starts[line]
         shown = f"ERROR: <input>:{line + 1}:{column + 1}: {message}"
-        code = self.text[starts[line] :].split("\n", 1)[0].replace("\t", " ")
+        code = self.text[starts[line] :].partition("\n")[0].replace("\t", " ")
         if len(code.encode(errors="surrogatepass")) > _LONGEST_LINE:
             return shown
         dots = "".join("." if character < "\x80" else _WIDE_DOT for character in code[:column])

@@ -66,7 +66,7 @@ def _less_specific(first: Type, second: Type, done: set[tuple[Type, Type]]) -> b
         return True
     if is_dynamic(first) or first.kind is Kind.PARAMETER:
         return True
-    if is_dynamic(second) or second.kind is Kind.PARAMETER or first.kind is not second.kind:
+    if first.kind is not second.kind:
         return False
     if first.kind is Kind.TYPE:
         return True
@@ -91,7 +91,7 @@ class _Unifier:
 
     def assignable(self, first: Type, second: Type) -> bool:
         """Whether the first may be used as the second."""
-        if (first is second and not first.is_open) or (first, second) in self._done:
+        if first is second or (first, second) in self._done:
             return True
         if not self._unifies(first, second):
             return False
@@ -121,8 +121,6 @@ class _Unifier:
 
     def _may_stand_for(self, type_: Type, parameter: Type) -> bool | None:
         """Whether the parameter may stand for the type; None for one in which it occurs, if it stands for none yet."""
-        if type_ is parameter:
-            return True
         bound = self.known.get(parameter.name)
         if bound is not None:
             if type_ is bound:

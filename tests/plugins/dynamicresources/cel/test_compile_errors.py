@@ -31,11 +31,27 @@ def test_several_errors_in_the_order_of_the_text():
 
 
 def test_wide_characters_have_wide_dots():
-    assert error("'é' + 1 == '😁'").endswith("\n | 'é' + 1 == '😁'\n | .\uff0e..^")
+    assert error("'é\x7f\x80' + 1 == '😁'").endswith("\n | 'é\x7f\x80' + 1 == '😁'\n | .\uff0e.\uff0e..^")
+
+
+@pytest.mark.parametrize(("character", "mark"), [("\x7f", "^"), ("\x80", "\uff3e")])
+def test_the_mark_is_as_wide_as_the_character(character, mark):
+    assert error(character).endswith(f"\n | {character}\n | {mark}")
+
+
+def test_a_line_of_more_than_16_kibibytes_is_not_shown():
+    long = "x + 'é" + "a" * 16_376
+    assert error(f"{long}'").endswith("\n | ^")
+    assert error(f"{long}a'").endswith("(in container '')")
 
 
 def test_more_than_a_hundred_errors_are_cut():
     assert error("||".join(["x"] * 120)).endswith("20 more errors were truncated")
+
+
+def test_literals_are_checked_if_nothing_else_is_wrong():
+    assert "invalid matches argument" in error("'a'.matches('(')")
+    assert "invalid matches argument" not in error("x && 'a'.matches('(')")
 
 
 MESSAGES = {

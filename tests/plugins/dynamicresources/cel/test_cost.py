@@ -22,6 +22,9 @@ COSTS = {
     "device.attributes['drv'].name.matches('[^a]?fis')": 4 + 2,
     "'123456789'.matches('b')": 1,
     "'1234567890'.matches('b')": 2,
+    "'1'.matches('abcde')": 2,
+    "'1234567890'.find('abcde') == ''": 4,
+    "'1234567890'.findAll('abcde') == []": 4,
     "device.attributes['drv'].name.contains('is')": 4 + 1,
     "device.attributes['drv'].name in ['a', 'fish']": 4,
     "1 in [1, device.driver.size(), 3]": 10 + 3 + 3,
@@ -70,6 +73,13 @@ def test_that_cannot_be_absorbed():
 
 def test_five_loops_are_fine():
     assert selects(nested(5, "true"))
+
+
+def test_an_evaluation_within_a_lower_limit():
+    program = compile("device.driver == 'drv'")
+    assert program.evaluate_within(ON, 3) == (True, 3)
+    with pytest.raises(EvaluationError, match="cost limit exceeded"):
+        program.evaluate_within(ON, 2)
 
 
 def test_the_limit_holds_without_loops():

@@ -3,6 +3,7 @@
 import pytest
 
 from koordsched.plugins.dynamicresources.cel import CompileError, EvaluationError, compile
+from koordsched.plugins.dynamicresources.cel.declarations import function, method
 from koordsched.plugins.dynamicresources.cel.types import parse_types
 
 from .selecting import device, selects
@@ -23,6 +24,8 @@ TRUE = {
         int('42') == 42 && int(3.9) == 3 && int(-3.9) == -3 && int(7u) == 7 && int('-0010') == -10
         uint('42') == 42u && uint(3.9) == 3u && uint(7) == 7u
         double('1.5') == 1.5 && double(2) == 2.0 && double('1e3') == 1000.0
+        double('1_0.5_0e0_1') == 105.0 && double('0x1p4') == 16.0 && double('-0X_1_E.8P-1') == -15.25
+        string(double('+inf')) == '+Inf' && string(double('-Infinity')) == '-Inf' && string(double('nan')) == 'NaN'
         string(1) == '1' && string(1.5) == '1.5' && string(1e6) == '1e+06' && string(true) == 'true'
         string(100000.0) == '100000' && string(0.0001) == '0.0001' && string(0.00001) == '1e-05' && string(5u) == '5'
         string(12000000.0) == '1.2e+07' && string(-0.000025) == '-2.5e-05' && string(-1.5) == '-1.5' && string(-0.0) == '-0'
@@ -241,6 +244,7 @@ ERRORS = {
     "during conversion from string: netip.ParsePrefix(\"10.0.0.0\"): no '/'",
     "url('a') == url('/')": 'URL parse error during conversion from string: parse "a": invalid URI for request',
     "'x'.matches('(' + device.driver)": "error parsing regexp: missing closing ): `(drv`",
+    "'x'.matches(device.driver + ')')": "error parsing regexp: unexpected ): `drv)`",
     "'x'.find('[' + device.driver) == ''": "Illegal regex: error parsing regexp: missing closing ]: `[drv`",
     "'%d'.format(['x' + device.driver].map(x, dyn(x))) == ''": "error during formatting: decimal clause can only be used on integers, was given string",  # noqa: E501
     "timestamp(0).getHours('Nowhere/City') == 1": "unknown time zone Nowhere/City",
@@ -257,6 +261,8 @@ ERRORS = {
     "dyn('a') + 1 == 1": "no such overload",
     "dyn(1).size() == 1": "no such overload: size",
     "dyn(1).startsWith('a')": "no such overload",
+    "dyn(1).matches('a')": "no such overload",
+    "'a'.matches(dyn(1))": "no such overload",
     "quantity(dyn(1)) == quantity('1')": "no such overload: quantity(int)",
 }
 
@@ -270,7 +276,9 @@ def test_error(text):
 
 COMPILE_ERRORS = {
     "int('x') == 1": "program instantiation failed: type conversion error from 'string' to 'int'",
-    "double('1_0') == 1.0": "program instantiation failed: type conversion error from 'string' to 'double'",
+    "double('1__0') == 1.0": "program instantiation failed: type conversion error from 'string' to 'double'",
+    "double('+nan') == 1.0": "program instantiation failed: type conversion error from 'string' to 'double'",
+    "double('0x1p1024') == 1.0": "program instantiation failed: type conversion error from 'string' to 'double'",
     "timestamp('x') == timestamp(0)": "invalid timestamp argument",
     "timestamp(-62135596801) == timestamp(0)": "invalid timestamp argument",
     "timestamp(253402300800) == timestamp(0)": "invalid timestamp argument",
@@ -290,3 +298,10 @@ def test_constants_are_checked_when_compiled(text):
 def test_types_as_declarations_write_them():
     found = parse_types("map(string, list(A)), optional(type(int)), dyn")
     assert [str(each) for each in found] == ["map(string, list(<A>))", "optional_type(type(int))", "dyn"]
+
+
+@pytest.mark.parametrize(("declare", "member"), [(function, False), (method, True)])
+def test_an_overload_as_it_is_declared(declare, member):
+    found = declare("f", "f_list_int", "list(A), int", "A")
+    assert (found.function, found.id, found.member) == ("f", "f_list_int", member)
+    assert (*found.parameters, found.result) == parse_types("list(A), int, A")

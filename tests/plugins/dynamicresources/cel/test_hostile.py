@@ -8,6 +8,7 @@ from koordsched.plugins.dynamicresources.cel import CompileError, EvaluationErro
 from koordsched.plugins.dynamicresources.cel.frame import COST_LIMIT, MOST_PATTERNS
 from koordsched.plugins.dynamicresources.cel.nesting import check_depth
 from koordsched.plugins.dynamicresources.cel.parser import parse
+from koordsched.plugins.dynamicresources.cel.program import _EACH, _Programs
 from koordsched.plugins.dynamicresources.cel.regexes import pattern
 from koordsched.plugins.dynamicresources.cel.source import Issues
 from tests.steps import counted
@@ -51,14 +52,28 @@ def outcome(text):
     ],
 )
 def test_too_deep(text):
-    limit = sys.getrecursionlimit()
     assert outcome(text) == TOO_DEEP
-    assert sys.getrecursionlimit() == limit
 
 
-def test_deep_along_the_left_operands():
-    text = "(" * 200 + "1" + "".join("+1" * 20 + ")" for _ in range(200)) + " > 0"
+def test_room_on_the_stack_is_given_back():
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(5000)
+    try:
+        assert outcome("[" * 300) == TOO_DEEP
+        assert sys.getrecursionlimit() == 5000
+    finally:
+        sys.setrecursionlimit(before)
+
+
+@pytest.mark.parametrize("first", ["1", "undeclared"])
+def test_deep_along_the_left_operands(first):
+    text = "(" * 200 + first + "".join("+1" * 20 + ")" for _ in range(200)) + " > 0"
     assert outcome(text) == TOO_DEEP_TREE
+
+
+@pytest.mark.parametrize(("calls", "expected"), [(250, True), (251, TOO_DEEP_TREE)])
+def test_no_more_than_250_calls_are_within_each_other(calls, expected):
+    assert outcome("(1" + "+1" * 125 + ")" + "+1" * (calls - 126) + " > 0") == expected
 
 
 @pytest.mark.parametrize(
@@ -118,6 +133,20 @@ def test_deep_or_long_and_allowed(text):
 )
 def test_too_much_work_is_refused(text):
     assert outcome(text) == TOO_MUCH
+
+
+MUCH_WORK = "dyn(lists.range(249000)).flatten() == []"
+
+
+def test_work_of_one_evaluation_is_not_counted_for_the_next():
+    for _ in range(2):
+        assert outcome(MUCH_WORK) is False
+
+
+def test_what_was_evaluated_before_an_expression_is_compiled_does_not_matter():
+    """Its constants are computed then, instead of in each round of the loop."""
+    assert outcome(MUCH_WORK) is False
+    assert outcome(f"lists.range(60).all(x, [{'0,' * 5000}0].indexOf(1) == -1)") is True
 
 
 def test_repeated_macros_do_not_multiply_the_tree():
@@ -191,6 +220,8 @@ def test_texts_that_are_not_utf_8(text):
 def test_large_numbers():
     assert outcome("9" * 9000 + " == 1").endswith("^")
     assert outcome(f"int('{'0' * 5000}1') == 1") is True
+    assert outcome(f"double('{'0' * 4095}1') == 1.0") is True
+    assert outcome(f"double('{'0' * 4096}1') == 1.0").endswith("from 'string' to 'double'")
     assert outcome("'%.999999999f'.format([1.0]) == ''").startswith("error during formatting: precision")
     for digits in ("9" * 4000, "0x" + "9" * 4000, "9" * 2000 + "." + "9" * 2000):
         assert outcome(f"double('{digits}!') == 1.0").endswith("from 'string' to 'double'")
@@ -207,3 +238,19 @@ def test_what_is_kept_is_bounded():
     assert kept._characters <= program.MOST_CHARACTERS
     assert len(kept._programs) < 60
     assert COST_LIMIT == 1_000_000
+
+
+def test_the_programs_that_were_used_last_are_kept():
+    programs = _Programs(most_characters=2 * (len("1 == 1") + _EACH))
+    first, second = programs.get("1 == 1", LISTS), programs.get("2 == 2", LISTS)
+    assert programs.get("1 == 1", LISTS) is first
+    programs.get("3 == 3", LISTS)
+    assert programs.get("1 == 1", LISTS) is first
+    assert programs.get("2 == 2", LISTS) is not second
+
+
+def test_a_program_that_is_too_large_is_kept_alone():
+    programs = _Programs(most_characters=1)
+    first, second = programs.get("1 == 1", LISTS), programs.get("2 == 2", LISTS)
+    assert programs.get("2 == 2", LISTS) is second
+    assert programs.get("1 == 1", LISTS) is not first

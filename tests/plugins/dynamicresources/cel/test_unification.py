@@ -2,8 +2,9 @@
 
 import pytest
 
-from koordsched.plugins.dynamicresources.cel.types import parse_types
+from koordsched.plugins.dynamicresources.cel.types import map_of, parse_types
 from koordsched.plugins.dynamicresources.cel.unification import assignable, most_general
+from tests.steps import counted
 
 
 def types(text):
@@ -21,6 +22,8 @@ def types(text):
         ("map(string, list(dyn))", "map(string, list(int))"),
         ("optional(A)", "optional(string)"),
         ("map(dyn, int)", "map(string, int)"),
+        ("dyn", "type(int)"),
+        ("A", "type(int)"),
     ],
 )
 def test_the_type_that_says_less_is_the_general_one(general, special):
@@ -35,6 +38,20 @@ def test_the_type_that_says_less_is_the_general_one(general, special):
 def test_of_types_that_say_different_things_the_second_is_taken(text):
     one, other = types(text)
     assert most_general(one, other) is other
+
+
+def test_parts_that_types_have_in_many_places_are_compared_once():
+    """Each level is twice as large as the one before."""
+
+    def compared(levels):
+        one, other = types("dyn, int")
+        for _ in range(levels):
+            one, other = map_of(one, one), map_of(other, other)
+        with counted() as steps:
+            assert most_general(one, other) is one
+        return steps.count
+
+    assert compared(12) < 5 * compared(6)
 
 
 def test_of_types_of_types_the_first_is_taken():
