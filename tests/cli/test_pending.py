@@ -99,6 +99,13 @@ def test_groups(dump):
     assert first["message"] == "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint(s)."
 
 
+def test_without_nodes(tmp_path):
+    code, report = run_json("pending", "-f", write(tmp_path / "dump.yaml", *of("web", 2, "3")))
+    nothing = "no nodes available to schedule pods"
+    assert (code, seen(report)) == (0, [("default-scheduler", "Unschedulable", [nothing], "never", 2)])
+    assert report["groups"][0]["message"] == nothing
+
+
 def test_of_one_namespace(dump):
     assert run_json("pending", "-f", dump, "-n", "default")[1]["pods"] == 2
     assert run("pending", "-f", dump, "-n", "none").stdout == "No pod is pending.\n"

@@ -303,6 +303,17 @@ async def test_what_the_queue_asked_answers_nothing_else():
         assert (plugins.wall(), plugins.monotonic()) == (1e9, 4.0)
 
 
+def test_what_the_queue_asks_is_noted_as_such():
+    async def main():
+        recorded = Recorded(Embedded())
+        async with recorded.running():
+            await asyncio.sleep(2)
+            return recorded.journal.records()
+
+    answers = [record.about for record in run(main()) if isinstance(record, Answer)]
+    assert QUEUE in answers
+
+
 def test_a_read_from_outside_is_noted_once_per_change():
     noted, updates, version = [], [], [1]
     states = PluginStates(noted.append)

@@ -237,6 +237,7 @@ def test_nothing_is_left_of_a_binding_however_it_ends(picky, end, conflicts, vol
                     delete(embedded, f"p{i}")
             await asyncio.sleep(700)
             assert (scheduler.binding.in_flight, scheduler.binding.pressing) == (0, 0)
+            assert not scheduler.binding._pre_binding
             assert len(scheduler.waiting) == 0
             assert scheduler.cluster.assumed == {}
             assert scheduler.queue.in_flight_pods() == []

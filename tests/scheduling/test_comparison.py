@@ -1,14 +1,23 @@
 """The debug dump: cache against API server, nodes, queue."""
 
 import asyncio
+import json
 
+import pytest
+
+from koordsched.client.errors import Ambiguous
+from koordsched.cluster.state import ClusterState
+from koordsched.scheduling import comparison
 from koordsched.scheduling.comparison import Differences, compare, dump_nodes, dump_queue
 from tests.embedded import Embedded, scheduler_on
 from tests.plugins.objects import container, node, pod
 from tests.virtualtime import run
 
 
-def test_agreement_and_every_kind_of_difference():
+@pytest.mark.parametrize("page", [500, 1], ids=["all at once", "one by one"])
+def test_agreement_and_every_kind_of_difference(page, monkeypatch):
+    monkeypatch.setattr(comparison, "_PAGE", page)
+
     async def main():
         embedded = Embedded()
         for name in ("alder", "beech", "cedar"):
@@ -39,6 +48,19 @@ def test_agreement_and_every_kind_of_difference():
                 "pods in the cache that do not exist: default/p2",
                 "pods on another node than in the cache: default/p1: beech, alder",
             ]
+
+    run(main())
+
+
+def test_a_list_that_does_not_end_is_given_up():
+    async def main():
+        same = {"items": [{"metadata": {"name": "alder", "uid": "1"}}], "metadata": {"continue": "more"}}
+
+        async def endless(call, proceed):
+            return 200, {}, json.dumps(same).encode()
+
+        with pytest.raises(Ambiguous, match="/api/v1/nodes: the list does not end"):
+            await compare(ClusterState(), Embedded().transport(endless))
 
     run(main())
 

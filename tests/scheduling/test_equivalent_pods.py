@@ -5,8 +5,15 @@ import asyncio
 import pytest
 
 from koordsched.cluster.events import NODE_ADD, POD, ActionType, ClusterEvent
-from koordsched.framework.interface import BeforePreFilter, PostFilter, PostFilterResult, Reserve
-from koordsched.framework.status import SUCCESS, Code, Status
+from koordsched.framework.interface import (
+    BeforePreFilter,
+    PostFilter,
+    PostFilterResult,
+    PreFilter,
+    Reserve,
+    TellsPodsApart,
+)
+from koordsched.framework.status import SKIP, SUCCESS, Code, Status
 from koordsched.queue.hints import GroupBy, HintRegistration, Scope
 from tests.embedded import DEFAULT_CONFIG, Embedded, scheduler_on
 from tests.plugins.objects import container, node, pod
@@ -41,6 +48,30 @@ class Tenants(BeforePreFilter, Reserve):
 
     def unreserve(self, cycle, pod, row):
         pass
+
+
+class Knowing(TellsPodsApart):
+    """Takes pods of one tenant for alike, and others for cases of their own."""
+
+    def __init__(self, args, handle):
+        pass
+
+    def events_to_register(self):
+        return []
+
+    def identity(self, pod):
+        return pod.wire.metadata.annotations.get("tenant")
+
+
+class KnowingFilter(Knowing, PreFilter):
+    name = "KnowingFilter"
+
+    def pre_filter(self, cycle, pod):
+        return SKIP
+
+
+class KnowingHook(Knowing, Tenants):
+    name = "KnowingHook"
 
 
 def owned(thing, **owner):
@@ -104,11 +135,12 @@ def test_equivalent_pods(first, second, alike, configuration):
     run(main())
 
 
-def test_hooks_of_plugins_tell_pods_apart_as_well():
+@pytest.mark.parametrize("plugin", [Tenants, KnowingFilter, KnowingHook])
+def test_plugins_tell_pods_apart_as_well(plugin):
     async def main():
         embedded = Embedded()
         embedded.insert(node("n", cpu="4"))
-        async with scheduler_on(embedded, plugins=[Tenants]) as running:
+        async with scheduler_on(embedded, plugins=[plugin]) as running:
             pods = [big("first"), big("second"), big("third")]
             for thing, tenant in zip(pods, "aab", strict=True):
                 thing["metadata"]["annotations"] = {"tenant": tenant}

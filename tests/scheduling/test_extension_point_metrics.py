@@ -3,6 +3,8 @@
 import asyncio
 from collections import Counter
 
+import pytest
+
 from koordsched.observability.exposition import render
 from koordsched.scheduling.pluginsampling import EVERY
 from tests.embedded import Embedded, scheduler_on
@@ -14,10 +16,10 @@ async def text_of(metrics):
     return (await render(metrics, lambda: 0.0)).decode()
 
 
-def count(text, name, **labels):
-    """The count of a histogram series, None if it is not there."""
+def count(text, name, part="count", **labels):
+    """The count (or the sum) of a histogram series, None if it is not there."""
     for line in text.splitlines():
-        if line.startswith(f"{name}_count{{") and all(f'{key}="{value}"' in line for key, value in labels.items()):
+        if line.startswith(f"{name}_{part}{{") and all(f'{key}="{value}"' in line for key, value in labels.items()):
             return float(line.rsplit(" ", 1)[1])
     return None
 
@@ -33,15 +35,34 @@ def test_what_is_timed_and_how_often():
             embedded.insert(pod("never", container(cpu="900")))
             await asyncio.sleep(5)
             text = await text_of(running.scheduler.metrics)
-        points = "scheduler_framework_extension_point_duration_seconds"
-        assert count(text, points, extension_point="Filter", status="Success") == 3 * EVERY + 1
-        assert count(text, points, extension_point="Score", status="Success") == 3 * EVERY
-        assert count(text, points, extension_point="Bind", status="Success") == 3 * EVERY
-        assert count(text, points, extension_point="PostFilter", status="Unschedulable") == 1
+        assert count(text, POINTS, extension_point="Filter", status="Success") == 3 * EVERY + 1
+        assert count(text, POINTS, extension_point="Score", status="Success") == 3 * EVERY
+        assert count(text, POINTS, extension_point="Bind", status="Success") == 3 * EVERY
+        assert count(text, POINTS, extension_point="PostFilter", status="Unschedulable") == 1
 
     run(main())
 
 
+def test_bind_takes_as_long_as_the_api_server_does():
+    async def main():
+        embedded = Embedded()
+        embedded.insert(node("alder"))
+
+        async def slow(call, proceed):
+            if call.path.endswith("/binding"):
+                await asyncio.sleep(2)
+            return await proceed()
+
+        async with scheduler_on(embedded, fault=slow) as running:
+            embedded.insert(pod("p"))
+            await asyncio.sleep(5)
+            text = await text_of(running.scheduler.metrics)
+        assert count(text, POINTS, "sum", extension_point="Bind") == pytest.approx(2.0)
+
+    run(main())
+
+
+POINTS = "scheduler_framework_extension_point_duration_seconds"
 PLUGINS = "scheduler_plugin_execution_duration_seconds"
 
 

@@ -213,8 +213,8 @@ def test_what_does_not_last_is_not_told_of(caplog):
     in_world(caplog, story)
 
 
-def test_what_the_configuration_leaves_to_others_is_not_counted(caplog):
-    args = {"ignoredResources": ["ex.com/gpu"]}
+@pytest.mark.parametrize("args", [{"ignoredResources": ["ex.com/gpu"]}, {"ignoredResourceGroups": ["ex.com"]}])
+def test_what_the_configuration_leaves_to_others_is_not_counted(args, caplog):
     profile = {"schedulerName": "default-scheduler", "pluginConfig": [{"name": "NodeResourcesFit", "args": args}]}
 
     async def story(world):

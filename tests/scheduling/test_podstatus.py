@@ -122,6 +122,21 @@ def test_nothing_is_kept_of_a_pod_that_vanishes_while_its_status_is_written(wish
     run(main())
 
 
+def test_what_was_written_and_may_be_lost_is_written_again():
+    async def main():
+        server, waiting = Server(), Bench().pod(pod("p"))
+        writer = writer_to(server)
+        writer.condition(waiting, "Unschedulable", "no room", None)
+        await writer.drain()
+        writer.lose(waiting.uid)
+        assert writer.remembered == 0
+        writer.condition(waiting, "Unschedulable", "no room", None)
+        await writer.drain()
+        assert server.messages() == ["no room", "no room"]
+
+    run(main())
+
+
 def test_a_pod_that_comes_back_under_way_is_written_after_all():
     """Its binding had begun and failed: the wish of before is moot, the new one is not."""
 

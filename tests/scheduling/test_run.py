@@ -56,6 +56,27 @@ def test_attempts_in_vain_hold_up_no_other_pods():
     run(main())
 
 
+def test_after_a_pod_that_is_placed_the_next_one_is_tried_at_once():
+    """In as many rounds of the event loop as if nothing had been before it."""
+
+    async def main():
+        embedded = Embedded()
+        embedded.insert(node("alder", cpu="4"))
+        async with scheduler_on(embedded) as running:
+            assigned, taken = running.scheduler.cluster.assigned, []
+            for name in ("first", "second"):
+                embedded.insert(pod(name))
+                for rounds in range(20):
+                    if f"uid-default-{name}" in assigned:
+                        taken.append(rounds)
+                        break
+                    await asyncio.sleep(0)
+            first, second = taken
+            assert first == second
+
+    run(main())
+
+
 def test_it_ends_without_a_word_when_it_is_cancelled():
     async def main():
         async with scheduler_on(Embedded()) as running:
@@ -64,6 +85,27 @@ def test_it_ends_without_a_word_when_it_is_cancelled():
             with pytest.raises(asyncio.CancelledError):
                 await running.work
             assert not [task for task in asyncio.all_tasks() if task.get_name() == "queue timers"]
+
+    run(main())
+
+
+def test_what_pods_are_to_show_is_written_before_it_ends():
+    async def main():
+        embedded = Embedded()
+
+        async def slow(call, proceed):
+            if call.path.endswith("/status"):
+                await asyncio.sleep(2)
+            return await proceed()
+
+        async with scheduler_on(embedded, fault=slow) as running:
+            embedded.insert(pod("p"))
+            await asyncio.sleep(1)
+            running.work.cancel()
+            assert "conditions" not in embedded.get("Pod", "p")["status"]
+            await running.scheduler.stop()
+            (condition,) = embedded.get("Pod", "p")["status"]["conditions"]
+            assert (condition["type"], condition["status"]) == ("PodScheduled", "False")
 
     run(main())
 

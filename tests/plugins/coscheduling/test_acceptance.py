@@ -350,6 +350,8 @@ def test_the_room_that_is_made_for_each_member_is_kept_for_it(shown):
         promised = running.scheduler.queue.nominator.nominated_on
         assert [[pod.name for pod in promised(node)] for node in ("n1", "n2")] == [["p1"], ["p2"]]
         assert [cluster.nominated(name) for name in ("p1", "p2")] == (["n1", "n2"] if shown else ["", ""])
+        refusals = {refusal.pod: refusal.nominated_node for refusal in running.scheduler.decisions.refusals()}
+        assert refusals == {"default/p1": "n1", "default/p2": "n2"}
         for node, bound in (("n2", ["on-n1"]), ("n1", ["p1", "p2"])):
             cluster.patch("Pod", f"on-{node}", {"metadata": {"finalizers": None}})
             cluster.pod(f"after-{node}", by=None, cpu="16")

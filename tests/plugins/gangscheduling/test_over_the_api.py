@@ -6,6 +6,8 @@ import pytest
 
 from koordsched.framework.interface import PreFilter
 from koordsched.framework.status import SUCCESS, Code, Status
+from koordsched.plugins.gangscheduling.plugin import GangScheduling
+from tests.embedded import DEFAULT_CONFIG
 from tests.plugins.gangscheduling.running import API, PodGroupCluster, scheduling
 from tests.virtualtime import run
 
@@ -17,6 +19,9 @@ FEASIBLE = (
     "one or more plugins asked to wait and no plugin rejected pod"
 )
 NOT_ENOUGH = "waiting for minCount pods from a gang to appear in scheduling queue"
+
+
+TWO_SCHEDULERS = {**DEFAULT_CONFIG, "profiles": [{"schedulerName": name} for name in ("default-scheduler", "other")]}
 
 
 def on_cluster(scenario, nodes=("n1",), cpu="8", before=None, **more):
@@ -154,13 +159,26 @@ def test_members_of_different_schedulers_are_an_error():
         assert [cluster.says(name) for name in ("m-1", "m-2")] == [("SchedulerError", text)] * 2
         assert (cluster.placed(), cluster.condition()) == ({}, None)
 
-    profiles = [{"schedulerName": name} for name in ("default-scheduler", "other")]
-    config = {
-        "apiVersion": "kubescheduler.config.k8s.io/v1",
-        "kind": "KubeSchedulerConfiguration",
-        "profiles": profiles,
-    }
-    on_cluster(scenario, config=config)
+    on_cluster(scenario, config=TWO_SCHEDULERS)
+
+
+@pytest.mark.parametrize(
+    ("second", "placed"),
+    [({}, ["m-1", "m-2"]), ({"cpu": "100"}, []), ({"schedulerName": "other"}, [])],
+    ids=["all fit", "one does not", "they have different schedulers"],
+)
+def test_the_plugin_hears_of_the_end_of_an_attempt_and_who_stays(second, placed, monkeypatch):
+    heard = []
+    monkeypatch.setattr(GangScheduling, "end_job", lambda plugin, job, pods, resting: heard.append(list(pods)))
+
+    async def scenario(cluster, running):
+        cluster.group(2)
+        cluster.member("m-1", priority=1)
+        cluster.member("m-2", **second)
+        await asyncio.sleep(0.5)
+        assert [[pod.name for pod in pods] for pods in heard] == [placed]
+
+    on_cluster(scenario, config=TWO_SCHEDULERS)
 
 
 def test_pods_of_another_scheduler_count_once_they_are_placed():

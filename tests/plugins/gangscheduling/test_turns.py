@@ -11,6 +11,7 @@ from koordsched.framework.interface import PostFilterResult
 from koordsched.framework.turns import at_once, ordered
 from koordsched.plugins import IN_TREE
 from koordsched.plugins.coscheduling.preemption import JobPreemption
+from koordsched.plugins.gangscheduling.plugin import GangScheduling
 from koordsched.plugins.gangscheduling.preemption import RoomForGroup
 from koordsched.scheduling.offline import OfflineScheduler
 from tests.extraplugins import resolved_with
@@ -165,6 +166,8 @@ def test_changes_wait_while_room_is_made_for_a_group(monkeypatch):
 
 def test_a_search_that_is_cancelled_leaves_nothing_behind(monkeypatch):
     pause_always(monkeypatch)
+    placed = []
+    monkeypatch.setattr(GangScheduling, "end_job", lambda plugin, job, pods, resting: placed.append(list(pods)))
 
     async def main():
         cluster = Preempted(["n1"], "8")
@@ -186,6 +189,7 @@ def test_a_search_that_is_cancelled_leaves_nothing_behind(monkeypatch):
             cluster.members(1, cpu="8")
             await asyncio.wait_for(reached.wait(), 10)
             monkeypatch.setattr(RoomForGroup, "_going", choose)
+        assert placed == [[]]
         assert not state.in_transaction
         assert all(pod.row >= 0 for pod in state.assigned.values())
 
