@@ -253,7 +253,8 @@ class Evaluation:
             totals[~passing] = INFEASIBLE
         self.totals = totals
         self._best_rows.forget()
-        self.nbytes = self.shape.nbytes + self.codes.nbytes + 2 * totals.nbytes + raw_bytes
+        best_bytes = 4 * len(totals)
+        self.nbytes = self.shape.nbytes + self.codes.nbytes + totals.nbytes + best_bytes + raw_bytes
 
     # --- some rows -------------------------------------------------------------------------------
 

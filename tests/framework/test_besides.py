@@ -7,7 +7,7 @@ import pytest
 
 from koordsched.framework.besides import AskedAnew
 from koordsched.framework.interface import CycleState, PodFilter, PreFilter
-from koordsched.framework.status import PASS, SKIP, SUCCESS, Code, ReasonTable, Status
+from koordsched.framework.status import PASS, SKIP, SUCCESS, Code, Reason, ReasonTable, Status
 from tests.plugins.harness import Bench
 from tests.plugins.objects import node, pod
 
@@ -47,4 +47,4 @@ def test_what_pre_filter_says_anew(answer, without, takes_part, refused):
     codes = anew.filter(bench.rows)
     assert [code != PASS for code in codes.tolist()] == refused
     if answer is REFUSAL and takes_part:
-        assert reasons[int(codes[0])].texts == REFUSAL.reasons
+        assert reasons[int(codes[0])] == Reason("Company", Code.UNSCHEDULABLE, REFUSAL.reasons)

@@ -7,8 +7,10 @@ import pytest
 
 from koordsched.api import core
 from koordsched.api.decoding import convert
+from koordsched.cluster.changelog import Facet
 from koordsched.cluster.shape import SHAPE_BYTES
 from koordsched.framework.evaluation import INFEASIBLE, Evaluations
+from koordsched.framework.interface import ShapeFilter, ShapeScore
 from koordsched.framework.status import NO_NODE
 from tests.plugins.harness import scheduler
 from tests.plugins.objects import container, node, node_affinity, pod, term
@@ -67,6 +69,13 @@ def assert_same(kept, fresh):
     assert not np.any((kept.totals != INFEASIBLE) & ~alive)
 
 
+def bytes_taken(evaluation):
+    """By the shape, and by the arrays, room for all rows to be listed as the best ones included."""
+    rows = np.arange(len(evaluation.codes), dtype=np.int32)
+    arrays = (rows, evaluation.codes, evaluation.totals, *evaluation.raw_among(rows))
+    return evaluation.shape.nbytes + sum(array.nbytes for array in arrays if isinstance(array, np.ndarray))
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_kept_evaluations_equal_fresh_ones(seed):
     rng = random.Random(seed)
@@ -81,6 +90,7 @@ def test_kept_evaluations_equal_fresh_ones(seed):
             kept = profile.evaluations.of(asked.shape)
             again = Evaluations(profile.chains, offline.cluster.table, profile.handle.reasons)
             assert_same(kept, again.of(asked.shape))
+            assert kept.nbytes == bytes_taken(kept)
 
 
 @pytest.mark.parametrize("weight", [1, 100, 20_000, 20_000_000])
@@ -112,6 +122,20 @@ def test_only_the_dirty_row_is_asked_again():
     assert asked == [slice(row, row + 1)]
     assert profile.evaluations.of(shape) is first
     assert len(asked) == 1
+
+
+def test_a_change_asks_only_the_plugins_that_read_it():
+    offline = scheduler([node("n0"), node("n1"), pod("p", container(cpu="1"))])
+    profile = offline.profiles["default-scheduler"]
+    shape = offline.pending["default/p"].shape
+    before = profile.evaluations.of(shape).totals.copy()
+    for plugin in profile.plugins.values():
+        if isinstance(plugin, ShapeFilter | ShapeScore) and not plugin.facets & Facet.RESOURCES:
+            plugin.filter_rows = plugin.score_rows = None  # asking it would fail
+    offline.place("default/p", "n0")
+    after = profile.evaluations.of(shape).totals
+    assert after[0] < before[0]
+    assert after[1] == before[1]
 
 
 def test_a_heartbeat_or_a_foreign_facet_asks_no_plugin():

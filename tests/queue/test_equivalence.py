@@ -353,13 +353,28 @@ def test_no_pods_are_equivalent_unless_the_profile_says_so():
 
 
 def test_a_resting_pod_that_has_other_claims_is_found_by_them():
-    flood = Flood(3).rest("Volumes")
-    old = flood.pods[1]
-    assert flood.queue.update(old, replace(old, claims=("mine",))) is Place.UNSCHEDULABLE
-    flood.queue.move_all(CLAIM, None, "other")
-    assert flood.active() == []
+    flood = Flood(0)
+    stays, changes = Pod("stays", claims=("old",)), Pod("changes", claims=("old",))
+    for pod in (stays, changes):
+        flood.queue.add(pod)
+    flood.rest("Volumes")
+    assert flood.queue.update(changes, replace(changes, claims=("mine",))) is Place.UNSCHEDULABLE
+    flood.queue.move_all(CLAIM, None, "old")
+    assert flood.active() == ["stays"]
     flood.queue.move_all(CLAIM, None, "mine")
-    assert flood.active() == ["p1"]
+    assert flood.active() == ["changes", "stays"]
+
+
+def test_the_rest_is_found_by_the_claims_that_refused_the_first_pod():
+    flood = Flood(0)
+    for pod in (Pod("first", claims=("x",)), Pod("other", claims=("y",))):
+        flood.queue.add(pod)
+    flood.rest("Fit")
+    flood.queue.move_all(NODE_ADD)
+    assert flood.settle("Volumes") == ["first"]
+    flood.clock.now += 20
+    flood.queue.move_all(CLAIM, None, "y")
+    assert flood.active() == ["other"]
 
 
 def test_nothing_is_kept_of_the_keys_of_pods_that_are_gone():
