@@ -7,6 +7,7 @@ import pytest
 
 from koordsched.cluster.accounting import ColumnAccountant
 from koordsched.cluster.changelog import MAX_FACETS, Facet
+from koordsched.cluster.nodetable import ALL_FACETS
 from koordsched.cluster.resources import CPU, Requests
 from koordsched.cluster.state import ClusterState
 from tests.cluster.objects import wire_node
@@ -165,3 +166,53 @@ def test_a_what_if_that_cannot_be_made_leaves_no_trace():
     with pytest.raises(RuntimeError, match="q"), cluster.what_if(add=coming()):
         pass
     assert (table.hypothetical, table.pods_count.data.item(row)) == (0, 0)
+
+
+def changed_since(cluster, serial):
+    """{row: facets} of what changed."""
+    return dict(cluster.table.log.since(serial, ALL_FACETS, cluster.table.size))
+
+
+def test_rows_that_are_counted_by_one_that_joins_later_have_changed():
+    bench = Bench(node("n"), node("m"), pod("p", labels={"minor": "0"}, on="n"))
+    serial = bench.cluster.table.log.serial
+    books = bench.cluster.shared(Books)
+    assert changed_since(bench.cluster, serial) == {bench.cluster.table.row_of["n"]: books.facets}
+
+
+class Numbers:
+    """Counts pods by a fact; only a pod that goes changes a row."""
+
+    def __init__(self, cluster, fact):
+        self.facets = cluster.table.add_facet()
+        cluster.add_accountant(self, reads=(fact,))
+
+    def pod_added(self, row, pod):
+        return 0
+
+    def pod_removed(self, row, pod):
+        return self.facets
+
+
+def test_a_fact_that_is_taken_away_changes_the_row_of_the_pod():
+    bench = Bench(node("n"))
+    cluster = bench.cluster
+    fact = cluster.pod_facts.declare("example.com/number", int, str)
+    numbers = Numbers(cluster, fact)
+    placed = bench.pod(pod("p"))
+    cluster.assume(placed, cluster.table.row_of["n"])
+    for value in (7, None):
+        serial = cluster.table.log.serial
+        cluster.allocate(placed, fact, value)
+        assert changed_since(cluster, serial)[placed.row] & numbers.facets
+        assert fact.of(placed) == value
+
+
+def test_other_images_are_a_change_of_a_node():
+    bench = Bench(node("n", images={"a": 1}))
+    serial = bench.cluster.table.log.serial
+    bench.add(node("n", images={"a": 1, "b": 2}))
+    assert changed_since(bench.cluster, serial) == {0: Facet.IMAGES}
+    serial = bench.cluster.table.log.serial
+    bench.add(node("n", images={"a": 1, "b": 2}))
+    assert changed_since(bench.cluster, serial) == {}

@@ -10,8 +10,8 @@ from koordsched.config.plugin_args import NodeAffinityArgs, NodeResourcesFitArgs
 from koordsched.framework.handle import WriteFailed
 from koordsched.framework.interface import CycleState, PreFilterResult
 from koordsched.framework.status import SKIP, SUCCESS, Code, Status
-from tests.plugins.harness import Bench
-from tests.plugins.objects import container, node, node_affinity, pod, term
+from tests.plugins.harness import Bench, scheduler
+from tests.plugins.objects import container, node, node_affinity, pod, pod_affinity, term
 
 UU = "UnschedulableAndUnresolvable"
 CORDON = "node.kubernetes.io/unschedulable"
@@ -385,3 +385,20 @@ def test_a_constraint_with_a_selector_that_is_none_is_an_error_also_where_only_s
     assert not plugin.abstains(CycleState(new), new)
     refusal = Status(Code.ERROR, ("'Like' is not a valid label selector operator",))
     assert plugin.pre_score(CycleState(new), new, bench.rows) == plugin.pre_filter(CycleState(new), new) == refusal
+
+
+@pytest.mark.parametrize("field", ["labelSelector", "namespaceSelector"])
+@pytest.mark.parametrize(
+    "requirement",
+    [("Bogus", ["x"]), ("NotIn", []), ("DoesNotExist", ["y"]), ("Lt", ["x"])],
+    ids=["operator", "no values", "values", "no number"],
+)
+def test_an_anti_affinity_with_a_selector_that_no_server_accepts_keeps_no_pod_away(requirement, field):
+    """A pod that has it all the same restricts no other one."""
+    operator, values = requirement
+    selector = {"matchExpressions": [{"key": "app", "operator": operator, "values": values}]}
+    away = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {}, field: selector}
+    there = pod("there", affinity=pod_affinity(required_anti=[away]), on="n1")
+    offline = scheduler([node("n1"), there, pod("p", labels={"app": "x"})])
+    assert offline.schedule("default/p").node == "n1"
+    assert offline.cluster.listener_errors.count == 0
