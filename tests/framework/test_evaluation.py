@@ -169,3 +169,18 @@ def test_the_budget_drops_the_least_recently_used():
     assert 0 < len(small) <= 4
     last = small.of(waiting[-1])
     assert small.of(waiting[-1]) is last
+
+
+@pytest.mark.parametrize("after", [{ZONE: "a"}, {ZONE: "b"}, {"disk": "ssd"}, {ZONE: "a", "disk": "ssd", "more": ""}])
+def test_scores_are_normalized_anew_when_the_best_node_gets_worse(after):
+    best, good, other = ({ZONE: "a", "disk": "ssd"}, {ZONE: "a"}, {ZONE: "b"})
+    wanted = pod(
+        "p", affinity=node_affinity(preferred=[(10, term(("disk", "In", "ssd"))), (3, term((ZONE, "In", "a")))])
+    )
+    offline = scheduler([node("best", labels=best), node("good", labels=good), node("other", labels=other), wanted])
+    profile = offline.profiles["default-scheduler"]
+    shape = offline.pending["default/p"].shape
+    profile.evaluations.of(shape)
+    offline.add(node("best", labels=after))
+    kept = profile.evaluations.of(shape)
+    assert_same(kept, Evaluations(profile.chains, offline.cluster.table, profile.handle.reasons).of(shape))
