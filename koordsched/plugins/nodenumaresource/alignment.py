@@ -147,9 +147,7 @@ class Alignment:
                 continue
             if any(supply.available[at][node] < wanted.requested[at] for at in asked):
                 continue
-            if demand.binds is not None and (
-                CPU not in asked or supply.usable[node] < demand.request.cpus or not supply.capacity[CPU][node] > 0
-            ):
+            if demand.binds is not None and (CPU not in asked or supply.usable[node] < demand.request.cpus):
                 continue
             score = self._numa.score_on(wanted, demand, supply, row, node)
             if score > best:

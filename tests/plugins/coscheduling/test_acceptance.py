@@ -132,6 +132,18 @@ def test_coscheduling_case_07_a_satisfied_gang_lets_single_pods_in_by_its_policy
     playing(scenario)
 
 
+def test_a_member_that_has_a_node_is_not_let_in():
+    async def scenario(cluster, running):
+        cluster.group(1, match_policy="waiting-and-running")
+        cluster.pod("p1")
+        await settle(running)
+        assert cluster.bound() == ["p1"]
+        status = gate(running, "p1")
+        assert (status.code, status.message) == (Code.UNRESOLVABLE, "pod default/p1 is not exists in gangCache")
+
+    playing(scenario)
+
+
 def test_coscheduling_case_08_permit_has_members_wait_until_there_are_enough():
     """Asked directly."""
 
@@ -359,6 +371,22 @@ def test_the_room_that_is_made_for_each_member_is_kept_for_it(shown):
             assert cluster.bound() == bound
 
     playing(scenario, config=PREEMPTING, nodes=("n1", "n2"), cpu="16", fault=refuse, settled=shown)
+
+
+def test_room_is_made_elsewhere_if_the_promised_node_takes_no_pods_any_more():
+    """The victims there still leave."""
+
+    async def scenario(cluster, running):
+        for node in ("n1", "n2"):
+            cluster.pod(f"on-{node}", by=None, node=node, cpu="16", finalizers=["example.com/kept"])
+        cluster.pod("p", by=None, cpu="16", priority=100)
+        await asyncio.sleep(5)
+        assert (cluster.nominated("p"), cluster.leaving()) == ("n1", ["on-n1"])
+        cluster.patch("Node", "n1", {"spec": {"unschedulable": True}})
+        await asyncio.sleep(400)
+        assert (cluster.nominated("p"), cluster.leaving()) == ("n2", ["on-n1", "on-n2"])
+
+    playing(scenario, config=PREEMPTING, nodes=("n1", "n2"), cpu="16")
 
 
 def test_coscheduling_case_23_pods_that_are_as_important_are_no_victims():

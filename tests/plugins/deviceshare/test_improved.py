@@ -177,6 +177,13 @@ def test_gpus_that_are_farther_apart_where_nics_are():
     assert world.place(wanted) == {"gpu": [0, 2], "rdma": [0, 1]}
 
 
+def test_where_the_first_choice_has_no_nic_a_gpu_near_others_in_use_is_taken():
+    """Also if those without a NIC, which are left out and count as in use, are in another NUMA node."""
+    machine = [*g8(nics=(2, 3, 4)), used(0, share=50), used(4, share=50)]
+    wanted = pod(core=30, ratio=30, rdma=1, joint={"deviceTypes": ["gpu", "rdma"], "requiredScope": SAME})
+    assert improved(*machine).place(wanted) == {"gpu": [5], "rdma": [3]}
+
+
 def test_a_partition_with_nics():
     machine = [*h8(policy="Honor", nics=True), used_nic(1), used_nic(3)]
     wanted = pod(gpu=200, rdma=1, joint={"deviceTypes": ["gpu", "rdma"], "requiredScope": SAME})

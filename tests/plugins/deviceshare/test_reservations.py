@@ -14,7 +14,7 @@ from koordsched.plugins.shared.devices.allocation import Given
 from tests.depth import quick_first
 from tests.plugins.deviceshare.machines import bound, device, g8, gpu, m2, nic, node, pod, used
 from tests.plugins.deviceshare.naive.books import VENDOR
-from tests.plugins.deviceshare.naive.request import CORE, JOINT, MEMORY, RATIO, RDMA
+from tests.plugins.deviceshare.naive.request import CORE, JOINT, MEMORY, NPU_CORE, RATIO, RDMA
 from tests.plugins.deviceshare.world import DEVICES, NUMA, World
 from tests.plugins.reservation.available import SCHEDULING, available, owner
 
@@ -512,6 +512,13 @@ def test_a_node_is_scored_by_the_reservation_that_the_pod_would_use(share, polic
         found.put(reserved(name, policy, gpu=gpus(minor, share=amount, memory=8)))
     scores = raw_scores(found, owner(pod(gpu=50), required=False))
     assert scores == {"n": expected, "other": 100 - 50 // 2}
+
+
+def test_resources_that_no_device_has_do_not_count_in_scores():
+    resources = [{"name": name, "weight": 1} for name in (RATIO, NPU_CORE)]
+    found = world(*m2(), *m2("other"), args={"scoringStrategy": {**LEAST, "resources": resources}})
+    found.put(reserved(gpu=gpus(0, share=50, memory=8)))
+    assert raw_scores(found, owner(pod(gpu=50))) == dict.fromkeys(("n", "other"), 100 - 50 // 2)
 
 
 def test_a_reservation_without_devices_makes_its_node_worth_nothing():

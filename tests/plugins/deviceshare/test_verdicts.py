@@ -8,7 +8,7 @@ import pytest
 from koordsched.plugins.deviceshare.allocating import share_of
 from tests.plugins.deviceshare.machines import bound, device, gpu, m2, nic, node, pod, topology
 from tests.plugins.deviceshare.naive.books import NODE, TABLE
-from tests.plugins.deviceshare.naive.request import RATIO
+from tests.plugins.deviceshare.naive.request import CORE, RATIO
 from tests.plugins.deviceshare.world import ALLOCATED, DEVICES, NUMA, World
 
 HINT = "internal.scheduling.koordinator.sh/scheduling-hint"
@@ -38,6 +38,13 @@ def test_devices_in_numa_nodes_that_cannot_be(where):
     assert world.place(pod("third", gpu=100)) == {"gpu": [0]}
 
 
+@pytest.mark.parametrize("where", [6, 7])
+def test_devices_in_the_last_of_eight_numa_nodes(where):
+    world = World(node(labels=aligned()), topology("n", 8), device(gpu(0, place=("0", where))))
+    assert world.verdicts(pod(gpu=100)) == {"n": ()}
+    assert world.place(pod(gpu=100)) == {"gpu": [0]}
+
+
 @pytest.mark.parametrize(("count", "passes"), [(2, True), (3, False), (8, False), (12, False)])
 def test_so_little_memory_that_nothing_is_asked_of_each_gpu(count, passes):
     """Divided by the number of GPUs it is 0: as many are needed none the less."""
@@ -61,6 +68,12 @@ def test_a_refusal_names_the_node_it_is_about():
         assert numbers.tolist() == [0, 0]
         found = [world.profile.handle.reasons[code].texts for code in codes.tolist()]
         assert found == [(text + name,) for name in "ab"]
+
+
+def test_a_gpu_of_one_unit_in_use_attracts_others():
+    machine = [gpu(minor, place=(str(minor // 2), minor // 2), **{CORE: "1"}) for minor in range(4)]
+    held = bound(pod(core=1, ratio=1), "held", gpu=[(2, {"core": 1})])
+    assert World(node(), device(*machine), held).place(pod(core=1, ratio=1)) == {"gpu": [3]}
 
 
 @pytest.mark.parametrize(("memory", "total", "share"), [(1, 3, 33), (3, 3, 100), (29, 100, 28), (5, 0, 0)])

@@ -106,6 +106,23 @@ def test_never_and_terminating():
         assert world.explain(waiting).message.endswith(end)
 
 
+@pytest.mark.parametrize("in_quota", ["q", None])
+def test_a_pod_that_waits_for_a_terminating_one_is_woken_by_its_quota_too(in_quota):
+    """If it has one."""
+    world = World(node("n", cpu=4), quota("q", {"cpu": 8}), args=BY_MAX, gates=("DisableDefaultQuota",))
+    old = pod("old", {"cpu": 4}, in_quota, on="n")
+    old["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    world.put(old)
+    waiting = pod("new", {"cpu": 4}, in_quota, priority=9)
+    waiting["status"]["nominatedNodeName"] = "n"
+    world.put(waiting)
+    attempt = world.offline.attempt("default/new")
+    attempt.filter()
+    outcome = attempt.post_filter()
+    assert outcome.status.message.endswith("a terminating pod on the nominated node.")
+    assert outcome.refused_by == ({"ElasticQuota"} if in_quota else set())
+
+
 def test_a_nomination_that_the_status_does_not_show_yet_counts():
     world = World(node("n", cpu=100), quota("q", {"cpu": 4}), args=BY_MAX)
     old = pod("old", {"cpu": 4}, "q", on="n")

@@ -6,6 +6,7 @@ Case 7 and case 20 are in `test_cpu_pick`.
 import numpy as np
 import pytest
 
+from koordsched.framework.interface import CycleState
 from koordsched.framework.topologyhints import NUMAPolicy
 from koordsched.plugins.nodenumaresource.columns import MODES
 from koordsched.plugins.nodenumaresource.demand import demand_on
@@ -84,6 +85,14 @@ def test_nodenumaresource_case_03_a_node_for_whole_cores():
     assert world.outcome(batch) == ((OK,), {})
 
 
+def test_cores_of_each_node_count_for_themselves():
+    """An odd number of CPUs is whole cores where a core has one CPU."""
+    single = named(node(), "m2"), named(topology(detail(2, 1, 8, threads=1)), "m2")
+    world = World(node(), topology(T1), *single)
+    wanted = lsr(cpu="3", spec={"requiredCPUBindPolicy": "FullPCPUs"})
+    assert world.verdicts(wanted) == {"m1": (UAU, "node(s) requested cpus not multiple cpus per core"), "m2": (OK,)}
+
+
 def test_nodenumaresource_case_04_the_kubelets_policy_wins():
     kubelet = {"policy": "static", "options": {"full-pcpus-only": "true"}}
     reported = topology(T1, annotations={"kubelet.koordinator.sh/cpu-manager-policy": kubelet})
@@ -108,6 +117,19 @@ def test_nodenumaresource_case_06_strategies(strategy, expected):
     held = holder("h", "0-3", cpu="4")
     world = World(node(numa_allocate_strategy=strategy), topology(detail(2, 1, 8)), held)
     assert world.cpus(lsr()) == expected
+
+
+def test_what_is_given_back_may_be_taken_again():
+    world = t1()
+    thing, row = world.pod(lsr(cpu="16")), world.row()
+    for _ in range(2):
+        cycle = CycleState(thing)
+        world.cluster.assume(thing, row)
+        assert world.plugin.reserve(cycle, thing, row).ok
+        assert world.held() == "0-15"
+        world.plugin.unreserve(cycle, thing, row)
+        world.cluster.forget(thing)
+        assert world.held() == ""
 
 
 def test_nodenumaresource_case_08_reserved_cpus():

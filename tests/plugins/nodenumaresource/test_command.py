@@ -172,6 +172,12 @@ def test_conflicts(file):
     assert answer["cores"][1]["cpus"][0]["state"] == "conflict"
 
 
+def test_a_cpu_that_three_pods_hold(file):
+    _, answer = run_json("numa", "m1", "-f", file(*SMALL, *(holder(name, "2") for name in "abc")))
+    said = {"cpu": 2, "state": "conflict", "reserved": False, "pods": ["default/a", "default/b", "default/c"]}
+    assert answer["cores"][1]["cpus"][0] == said
+
+
 def test_an_unknown_node(file):
     result = run("numa", "m9", "-f", file(*SMALL))
     assert (result.exit_code, result.stdout, result.stderr) == (1, "", "error: there is no node m9\n")

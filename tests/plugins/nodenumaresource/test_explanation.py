@@ -5,6 +5,7 @@ import json
 import pytest
 import yaml
 
+from koordsched.plugins.nodenumaresource.explanation import amount_text
 from tests.cli.clusters import run, run_json
 from tests.plugins.nodenumaresource.machines import detail, holder, node, pod, topology
 
@@ -189,6 +190,11 @@ def test_a_numa_node_that_would_be_used(explain):
     )
 
 
+def test_numa_nodes_that_a_restricted_pod_would_use(explain):
+    feasible, lines, _ = explain(node(**RESTRICTED), T, pod(cpu="10"))
+    assert (feasible, lines[-1]) == (True, "it would use NUMA nodes 0 and 1")
+
+
 def test_what_single_numa_nodes_lack(explain):
     assert explain(node(**SINGLE), T, taken("5", "1", ("1Gi", "40Gi")), pod()) == (
         False,
@@ -273,6 +279,25 @@ def test_amplified_cpu(explain):
     feasible, lines, changes = explain(node(ratio="much"), T, pod())
     assert (feasible, changes) == (False, [f"the node's annotation {ratio} corrected"])
     assert lines[0].startswith(f"annotation {ratio}: ")
+
+
+def test_amplified_cpu_that_exclusive_pods_alone_use(explain):
+    machine = node(cpu="96", ratio=1.5), topology(detail(2, 1, 16), [("32", "128Gi")] * 2)
+    _, lines, _ = explain(*machine, holder("own", "0-7", cpu="8"), lsr(memory="1Gi"))
+    assert lines[1] == "amplified cpu: needs 6, 84 of 96 left (8 exclusive CPUs, counted 1.5 times)"
+
+
+@pytest.mark.parametrize(
+    ("resource", "amount", "text"),
+    [
+        ("cpu", 1500, "1.5"),
+        ("memory", 3 << 29, "1.5Gi"),
+        ("hugepages-2Mi", 1 << 30, "1Gi"),
+        ("example.com/card", 12, "12"),
+    ],
+)
+def test_how_amounts_are_shown(resource, amount, text):
+    assert amount_text(resource, amount) == text
 
 
 def test_cpus_that_a_scheduling_hint_designates(explain):

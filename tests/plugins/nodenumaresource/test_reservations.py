@@ -328,6 +328,13 @@ def test_confining_leaves_as_much_as_the_reservation_has_left():
     assert found.readings() == before
 
 
+def test_confining_takes_no_cpus_where_none_are_known():
+    found = World(*machine(cpus=None), reserved(numa={0: ("4", "8Gi")}))
+    pod = found.cluster.assigned["uid-r"]
+    with found.profile.plugins[NAME].confined(found.row("m1"), Reserved(pod, pod.facts, restricted=True)):
+        assert found.columns.held(found.row("m1")) == 0
+
+
 def test_best_effort_keeps_to_a_restricted_reservation():
     found = World(*machine("BestEffort"), reserved(policy="Restricted", numa={1: ("6", "8Gi")}))
     assert found.numa(aligned()) == {1: {"cpu": 4000, "memory": 4 * GIB}}

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from koordsched import config
 from koordsched.cli import main
 from koordsched.plugins import CATALOG
-from koordsched.plugins.reservation.kinds import EXACT_MATCH, RESERVATION_AFFINITY
+from koordsched.plugins.reservation.kinds import EXACT_MATCH, NODE_RESERVATION, RESERVATION_AFFINITY
 from tests.plugins.objects import container, node, pod
 from tests.plugins.reservation.running import API, CRD, configuration
 from tests.plugins.reservation.test_pages import PROFILE, owner, reservation
@@ -123,6 +123,15 @@ def test_a_pod_with_its_reservations(explaining):
     selecting = asking("1", affinity={"reservationSelector": {"lane": "x"}})
     answer, _ = explaining([*state, selecting], "explain", "p")
     assert "a: on alder: the pod's reservation-affinity does not select it" in answer["notes"]["Reservation"]
+
+
+def test_one_that_cannot_be_read(explaining):
+    """Its owners can."""
+    broken = reservation("r", "alder")
+    broken["metadata"]["annotations"] = {NODE_RESERVATION: json.dumps({"reservedCPUs": "3-"})}
+    answer, _ = explaining([node("alder"), broken, asking("1", affinity={})], "explain", "p")
+    [line] = answer["notes"]["Reservation"]
+    assert line.startswith(f"r: annotation {NODE_RESERVATION}: reservedCPUs: ")
 
 
 def test_one_asked_for_by_name_that_is_not_there(explaining):

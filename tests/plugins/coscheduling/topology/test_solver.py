@@ -154,6 +154,12 @@ def test_a_multiple_above_the_domain_counts():
     assert placed(T4, offers, 8, multiples(SpineLayer=8)) == ["n1"] * 8
 
 
+def test_multiples_of_layers_that_do_not_go_together():
+    """A block takes 3 members, of which its node has 2 only."""
+    gathering = multiples(BlockLayer=3, NodeTopologyLayer=2)
+    assert placed(T4, {"n1": 4, "n2": 0, "n3": 4, "n4": 0}, 6, gathering) is None
+
+
 def test_the_higher_score_decides_only_between_equals():
     costs = {"node-3": -1, "node-1": -2, "node-2": -2, "node-4": -3}
     assert placed(T8, each(1), 2, scores=costs) == ["node-6", "node-3"]

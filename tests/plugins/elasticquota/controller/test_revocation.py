@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from koordsched.plugins.elasticquota import kinds as api
+from koordsched.plugins.elasticquota.arithmetic.amounts import add_to
 from koordsched.plugins.elasticquota.controller.revocation import OveruseMonitor, Revocation, picked
 from tests.plugins.elasticquota.controller.books import Ledger, Reporter, Writes
 from tests.virtualtime import VirtualClock, run
@@ -13,9 +14,9 @@ from tests.virtualtime import VirtualClock, run
 NANO = 10**9
 
 
-def member(name, priority, cpu=0, memory=0, started=None, *, keep=False, deleting=False, assigned=True):
+def member(name, priority, cpu=None, memory=None, started=None, *, keep=False, deleting=False, assigned=True):
     pod = SimpleNamespace(name=name, key=f"default/{name}", priority=priority, start_time=started, deleting=deleting)
-    counted = {name: amount * NANO for name, amount in (("cpu", cpu), ("memory", memory)) if amount}
+    counted = {name: amount * NANO for name, amount in (("cpu", cpu), ("memory", memory)) if amount is not None}
     return SimpleNamespace(pod=pod, counted=counted, non_preemptible=keep, assigned=assigned)
 
 
@@ -47,6 +48,8 @@ CASE_18 = [member("p1", 10, 20), member("p2", 9, 10, 1), member("p3", 8, 20), me
         # One that is on its way out already makes the room that is needed.
         ([member("a", 9, 2, deleting=True), member("b", 1, 2)], {"cpu": 2}, (), []),
         ([member("a", 9, 2, deleting=True), member("b", 1, 2)], {"cpu": 1}, (), ["b"]),
+        # One that leaves, and requests nothing of a resource, leaves nothing of it in use.
+        ([member("a", 9, 2, 0, deleting=True), member("b", 1, 2, 0)], {"cpu": 2, "memory": 0}, (), []),
         # Pods without a node use nothing.
         ([member("a", 1, 2, assigned=False), member("b", 2, 2)], {"cpu": 2}, (), []),
         # Every resource counts in both walks: giving back b's memory must not forget cpu.
@@ -62,8 +65,7 @@ def test_whom(members, runtime, own, expected):
     used = {}
     for one in members:
         if one.assigned:
-            for name, amount in one.counted.items():
-                used[name] = used.get(name, 0) + amount
+            add_to(used, one.counted)
     names = {one.pod.name: one.pod for one in members}
     spared = [names[name] for name in own]
     bounds = {name: amount * NANO for name, amount in runtime.items()}
