@@ -34,8 +34,8 @@ class ObjectApplier(Generic[T]):
         self._path = path
         self._sink = sink
         self._on_malformed = on_malformed
-        self._blank = True
-        """Nothing was ever handed to the sink, so no object can be missing from a listing."""
+        self._blank = next(sink.known(), None) is None
+        """The sink has got nothing yet, so no object can be missing from a listing."""
         self._listed: ListedUids | None = None
         """The uids of the current listing; those of an aborted one stay until the next begins."""
         self._anew = False

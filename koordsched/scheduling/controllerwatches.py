@@ -72,7 +72,6 @@ class ControllerWatch(Generic[T]):
             on_malformed=self._malformed,
             on_state=self._state_changed,
         )
-        self.synced.clear()
         try:
             await reflector.run()
         finally:

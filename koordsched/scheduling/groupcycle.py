@@ -152,10 +152,7 @@ class GroupAttempt(MemberPlacing):
         found = self._members, self._outcomes
         await with_pauses(transaction.evict_all(victims), self._pause)
         self._victims_are_gone = True
-        try:
-            ending, why = await self._try_all(transaction, taken)
-        finally:
-            self._victims_are_gone = False
+        ending, why = await self._try_all(transaction, taken)
         if ending is Ending.ERROR:
             return ending, why
         places = [(member.attempt.pod, member.row) for member in self._members]

@@ -56,6 +56,13 @@ def remedies(advice: Advice) -> list[tuple[str, int, list[str]]]:
             id="the smallest shortage is named",
         ),
         pytest.param(
+            [node("n1"), bound("b", "n1", "3001m"), pod("a")],
+            "waits",
+            "n1",
+            [("n1", 1, ["1m cpu more free"])],
+            id="the least of a resource is missing",
+        ),
+        pytest.param(
             [node("n1"), bound("b", "n1", "4"), pod("a", requests={"memory": "9Gi"})],
             "never",
             "",

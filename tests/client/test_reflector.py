@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from koordsched.client.errors import Ambiguous, NotSent, TooLong
 from koordsched.client.reflector import State
+from koordsched.client.sink import ObjectKey
 from tests.client.apifake import FakeApi, reply, status_body
-from tests.client.widgets import WIDGETS, Setup, server_state, widget
+from tests.client.widgets import WIDGETS, RecordingSink, Setup, server_state, widget
 from tests.virtualtime import run
 
 
@@ -81,6 +82,18 @@ def test_relists_after_compaction_and_hears_of_what_vanished():
             assert len(setup.lists()) == 2
             assert "resourceVersion" not in setup.lists()[1]
             assert {name for _, name in setup.sink.state()} == {"stays", "comes", "later"}
+
+    run(main())
+
+
+def test_what_the_sink_had_before_and_is_not_listed_goes():
+    async def main():
+        sink = RecordingSink()
+        sink.objects = {ObjectKey("ns", name, name): None for name in ("stays", "goes")}
+        async with Setup(sink=sink) as setup:
+            setup.api.put(WIDGETS, widget("stays", uid="stays"))
+            await setup.reflector.synced.wait()
+            assert {name for _, name in sink.state()} == {"stays"}
 
     run(main())
 

@@ -85,6 +85,7 @@ class Setup:
             on_state=lambda state, error: self.states.append(state),
             **options,
         )
+        self.sink.calls.clear()  # whether it had something before was asked
         self.task = None
 
     async def __aenter__(self):

@@ -55,6 +55,10 @@ def test_maximum_zero_disables_backoff() -> None:
     assert not BackoffPolicy(1, 0).is_backing_off(queued, 100.0)
 
 
+def test_the_smallest_maximum_is_waited_for() -> None:
+    assert BackoffPolicy(1, 1).expiry(failed(100.0, rejections=4)) == 101.0
+
+
 def test_pods_of_one_second_keep_the_order_of_the_active_queue() -> None:
     queue: BackoffQueue[Pod] = BackoffQueue(priority_sort)
     policy = BackoffPolicy()

@@ -208,6 +208,8 @@ async def test_metrics_of_a_scheduled_and_a_rejected_pod():
         assert len(listed) == sum(map(len, (plugins.pre_filter, plugins.filter, plugins.pre_score, plugins.score)))
         for event, count in (("NodeAdd", 2), ("UnschedulablePodAdd", 2), ("AssignedPodAdd", 1)):
             assert int(values[f'scheduler_event_handling_duration_seconds_count{{event="{event}"}}']) == count
+        for queue, count in (("active", 0), ("backoff", 0), ("unschedulable", 1), ("gated", 0)):
+            assert float(values[f'scheduler_pending_pods{{queue="{queue}"}}']) == count, queue
         # An index passes over a pod that the node is still too small for.
         assert not [name for name in values if "hint_execution" in name and "NodeUpdateNodeAllocatable" in name]
 

@@ -419,6 +419,21 @@ def test_a_member_that_another_plugin_keeps_out_of_the_queue_is_not_tried():
     run(work())
 
 
+def test_a_member_that_rests_after_an_error_is_not_tried_with_the_others():
+    async def work():
+        refused = {"reserve b": Status(Code.ERROR, ("no idea",))}
+        async with playing(node("n1", cpu="8"), refuses=refused) as (embedded, _):
+            for name in ("a", "b"):
+                embedded.insert(member(name, need=2))
+            await asyncio.sleep(0.1)
+            assert "no idea" in message(embedded, "b")
+            embedded.insert(member("c", need=2))
+            await asyncio.sleep(0.1)
+            assert bound(embedded) == ["a", "c"]
+
+    run(work())
+
+
 def test_the_end_of_a_failed_binding_waits_for_a_long_job(monkeypatch):
     """What is taken back there would be in the way of what the job takes back."""
     pause_always(monkeypatch)

@@ -5,7 +5,15 @@ from random import Random
 
 import pytest
 
-from koordsched.framework.interface import AfterPostFilter, BeforePreFilter, Bind, PodFilter, PreFilter, Reserve
+from koordsched.framework.interface import (
+    AfterPostFilter,
+    BeforePreFilter,
+    Bind,
+    PodFilter,
+    PreBind,
+    PreFilter,
+    Reserve,
+)
 from koordsched.framework.status import SKIP, SUCCESS, Code, Status
 from koordsched.plugins.elasticquota.kinds import ELASTIC_QUOTAS
 from koordsched.scheduling.offline import OfflineScheduler
@@ -64,6 +72,24 @@ class Second(BeforePreFilter, PodFilter):
 
     def filter(self, cycle, pod, table, rows):
         return None
+
+
+class Unprepared(PreBind):
+    """Cannot say before the binding whether it has work to do."""
+
+    name = "Unprepared"
+
+    def __init__(self, args, handle):
+        pass
+
+    def events_to_register(self):
+        return []
+
+    def pre_bind_pre_flight(self, cycle, pod, node):
+        return FAILS
+
+    async def pre_bind(self, cycle, pod, node):
+        return SUCCESS
 
 
 class Declines(Bind):
@@ -277,5 +303,17 @@ def test_a_pod_that_no_plugin_binds_says_so():
             embedded.insert(pod("p"))
             await asyncio.sleep(1)
             assert condition_of(embedded, "p") == ("SchedulerError", "no bind plugin took the pod")
+
+    run(main())
+
+
+def test_a_pod_whose_binding_a_plugin_cannot_prepare_says_so():
+    async def main():
+        embedded = cluster("alder")
+        async with scheduler_on(embedded, plugins=[Unprepared]):
+            embedded.insert(pod("p"))
+            await asyncio.sleep(1)
+            assert condition_of(embedded, "p") == ("SchedulerError", 'running PreBindPreFlight "Unprepared": no idea')
+            assert "nodeName" not in embedded.get("Pod", "p")["spec"]
 
     run(main())

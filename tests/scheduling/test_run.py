@@ -110,6 +110,27 @@ def test_what_pods_are_to_show_is_written_before_it_ends():
     run(main())
 
 
+def test_events_are_written_before_it_ends():
+    async def main():
+        embedded = Embedded()
+
+        async def slow(call, proceed):
+            if call.path.endswith("/events"):
+                await asyncio.sleep(2)
+            return await proceed()
+
+        async with scheduler_on(embedded, fault=slow) as running:
+            embedded.insert(pod("p"))
+            await asyncio.sleep(1)
+            running.work.cancel()
+            assert embedded.events() == []
+            await running.scheduler.stop()
+            (event,) = embedded.events()
+            assert (event["reason"], event["regarding"]["name"]) == ("FailedScheduling", "p")
+
+    run(main())
+
+
 def test_no_watch_is_under_way_when_it_has_stopped():
     async def main():
         async with scheduler_on(Embedded()) as running:

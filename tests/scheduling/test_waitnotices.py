@@ -108,6 +108,27 @@ def test_a_standby_which_tells_nothing_keeps_nothing_of_pods_that_are_gone():
     assert len(notices) == 1
 
 
+class Existing(set):
+    """Uids of pods that exist; counts how often it is asked about one."""
+
+    asked = 0
+
+    def __contains__(self, uid):
+        self.asked += 1
+        return super().__contains__(uid)
+
+
+def test_a_crowd_that_waits_is_looked_through_a_few_times_only_as_it_grows():
+    bench, pending = Bench(), Existing()
+    notices = WaitNotices(Told(), lambda: 0.0, pending)
+    for i in range(1000):
+        gated = bench.pod(pod(f"p{i}"))
+        pending.add(gated.uid)
+        notices.begin(gated, "DynamicResources", "Gated", "a claim is missing")
+    assert len(notices) == 1000
+    assert pending.asked <= 2 * 1000
+
+
 def test_a_wait_that_is_over_is_not_reported_later():
     bench, told, now = Bench(), Told(), [0.0]
     short, long = (bench.pod(pod(name)) for name in ("short", "long"))

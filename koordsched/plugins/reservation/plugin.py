@@ -264,7 +264,6 @@ class Reservation(
         matched = _matched(cycle)
         if matched is None or matched.ignored or not matched.by_row:
             return SKIP
-        matched.preferred = -1
         if orders := matched.usable.orders:
             feasible = {row for _, row in among(rows, matched)}
             matched.preferred = min(
@@ -279,8 +278,7 @@ class Reservation(
             return np.array([self._pre_allocation.score(row, taking) for row in rows.tolist()], dtype=np.int64)
         scores = np.zeros(len(rows), dtype=np.int16)
         matched = _matched(cycle)
-        if matched is None:
-            return scores
+        assert matched is not None, "it abstains where no Reservation concerns the pod"
         if matched.decided:
             where, found = matched.kept_scores(rows)
             scores[where] = found

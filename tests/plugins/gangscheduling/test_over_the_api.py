@@ -224,6 +224,21 @@ def test_a_group_that_needs_room_waits_for_all_evictions_together():
     on_cluster(scenario, nodes=("n1", "n2"))
 
 
+def test_a_member_that_preempts_no_pods_counts_on_the_room_that_is_made_for_another():
+    async def scenario(cluster, running):
+        cluster.member("low", group="", cpu="8", node="n1", priority=1)
+        cluster.group(2)
+        cluster.member("m-1", cpu="4", priority=10)
+        cluster.member("m-2", cpu="4", priority=10, preemptionPolicy="Never")
+        await asyncio.sleep(SOON)
+        assert cluster.get("Pod", "low")["metadata"]["deletionTimestamp"]
+        await cluster.delete("low")
+        await asyncio.sleep(30)
+        assert cluster.placed() == {"m-1": "n1", "m-2": "n1"}
+
+    on_cluster(scenario)
+
+
 def test_no_pod_is_evicted_for_a_group_that_does_not_fit_even_then():
     async def scenario(cluster, running):
         cluster.member("low", group="", cpu="8", node="n1", priority=1)

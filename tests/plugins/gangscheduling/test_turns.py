@@ -114,6 +114,32 @@ def test_nodes_are_searched_once_for_members_that_are_alike(monkeypatch):
     assert len(asked) == 1
 
 
+def test_others_have_their_turn_between_the_members_of_a_group(monkeypatch):
+    pause_always(monkeypatch)
+
+    async def main():
+        cluster = Preempted(["n1"], "8")
+        async with scheduling(cluster) as running:
+            turns = 0
+
+            async def others():
+                nonlocal turns
+                while True:
+                    turns += running.scheduler.cluster.in_transaction
+                    await asyncio.sleep(0)
+
+            task = asyncio.create_task(others())
+            cluster.group(3)
+            cluster.members(3)
+            for _ in range(400):
+                await asyncio.sleep(0)
+            task.cancel()
+            assert sorted(cluster.placed()) == ["m-1", "m-2", "m-3"]
+            assert turns >= 3
+
+    run(main(), limit=86400.0)
+
+
 def test_changes_wait_while_room_is_made_for_a_group(monkeypatch):
     """What would have made less room necessary is seen when the search is over, which is some turns later."""
     pause_always(monkeypatch)

@@ -38,9 +38,11 @@ def again(base):
                 self.looks += 1
                 kept = self.found(thing)
                 self.refreshed += bool(self.matching._kept)
-                before, self.matching._kept = self.matching._kept, matching.OrderedDict()
+                before = self.matching._kept, self.matching._rows_kept
+                assert before[1] == sum(len(usable.by_row) for usable in before[0].values())
+                self.matching._kept, self.matching._rows_kept = matching.OrderedDict(), 0
                 assert kept == self.found(thing), (self.at, thing)
-                self.matching._kept = before
+                self.matching._kept, self.matching._rows_kept = before
 
         def found(self, thing):
             name = f"look-{self.looks}"
