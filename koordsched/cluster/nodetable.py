@@ -88,8 +88,8 @@ class NodeTable:
         self.log = ChangeLog(self._capacity)
         self._columns: dict[Column, None] = {}
         self._value_columns: list[ValueColumn[Any]] = []
-        self.alive = self.column(np.bool_, fill=False)
-        self.unschedulable = self.column(np.bool_, fill=False)
+        self.alive = self.column(np.bool_)
+        self.unschedulable = self.column(np.bool_)
         self.taints: ValueColumn[tuple[Taint, ...]] = self.value_column(())
         self.taint_set, self.taint_sets = self.taints.ids, self.taints.values
         self.pods_allocatable = self.column(np.int64)

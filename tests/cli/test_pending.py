@@ -14,6 +14,8 @@ from click.testing import CliRunner
 from koordsched.cli.pending import pending, repeated, waiting_in
 from koordsched.cli.standby import standby
 from koordsched.client.clock import SystemClock
+from koordsched.framework.interface import PreFilter
+from koordsched.framework.status import Code, Status
 from koordsched.plugins import IN_TREE
 from koordsched.scheduling.decisions import Rejection
 from koordsched.scheduling.offline import OfflineScheduler
@@ -22,7 +24,7 @@ from tests import virtualtime
 from tests.cli.clusters import bound, node, pod, run, run_json, write
 from tests.cli.served import served_cluster
 from tests.embedded import DEFAULT_CONFIG, Embedded
-from tests.extraplugins import resolved_with
+from tests.extraplugins import registry_with, resolved_with
 from tests.plugins import objects
 from tests.scheduling.serving import embedded_with_users, serving
 from tests.waiting import until
@@ -161,20 +163,53 @@ async def test_a_running_scheduler_is_asked():
         assert status == 403
 
 
-def test_kinds_beyond_the_limit_are_shown_as_they_were_recorded():
-    cluster = OfflineScheduler(resolved_with(DEFAULT_CONFIG, ()), IN_TREE, OBJECTS, clock=SystemClock(), rng=Random(1))
-    pods = [one for one in cluster.pending.values() if "web" in one.name or "huge" in one.name or "fitting" in one.name]
-    message = "0/2 nodes are available: 2 Insufficient memory. preemption: none."
-    rejection = Rejection("", "", 0.0, 0.0, 1, "Unschedulable", message, [], "")
-    known = {"uid-huge-0": rejection}
-    steps = pending_groups(pods, cluster.profiles, cluster.cluster, most_evaluated=1, recorded=known.get)
+def finished(steps):
+    """(how many steps there were, the report)."""
     count = 0
     try:
         while True:
             next(steps)
             count += 1
     except StopIteration as end:
-        report = end.value
+        return count, end.value
+
+
+class Failing(PreFilter):
+    """Fails for every pod."""
+
+    name = "Failing"
+
+    def __init__(self, args, handle):
+        pass
+
+    def pre_filter(self, cycle, pod):
+        return Status(Code.ERROR, ("no idea",))
+
+
+def test_pods_that_cannot_be_evaluated_are_a_group_with_the_error():
+    cluster = OfflineScheduler(
+        resolved_with(DEFAULT_CONFIG, [Failing]),
+        registry_with([Failing]),
+        [node("n1"), *of("web", 2, "1")],
+        clock=SystemClock(),
+        rng=Random(1),
+    )
+    _, report = finished(pending_groups(cluster.pending.values(), cluster.profiles, cluster.cluster))
+    (group,) = report.groups
+    assert (group.reason, group.verdict, len(group.pods)) == ("SchedulerError", "", 2)
+    assert "no idea" in group.message
+    assert group.causes == [group.message]
+
+
+def test_kinds_beyond_the_limit_are_shown_as_they_were_recorded():
+    cluster = OfflineScheduler(resolved_with(DEFAULT_CONFIG, ()), IN_TREE, OBJECTS, clock=SystemClock(), rng=Random(1))
+    pods = [one for one in cluster.pending.values() if "web" in one.name or "huge" in one.name or "fitting" in one.name]
+    message = "0/2 nodes are available: 2 Insufficient memory. preemption: none."
+    rejection = Rejection("", "", 0.0, 0.0, 1, "Unschedulable", message, [], "")
+    known = {"uid-huge-0": rejection}
+    count, report = finished(
+        pending_groups(pods, cluster.profiles, cluster.cluster, most_evaluated=1, recorded=known.get)
+    )
     # One step per kind of pods.
     assert count == 3
     assert [(group.verdict, group.causes, len(group.pods)) for group in report.groups] == [

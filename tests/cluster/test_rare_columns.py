@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from koordsched.cluster import nodetable
 from koordsched.cluster.columns import Column
 from koordsched.cluster.nodetable import NodeTable
 from koordsched.cluster.rarecolumns import RareColumn
@@ -118,6 +119,14 @@ def test_a_resource_per_node_takes_memory_where_it_is(nodes):
     assert kinds == {Column if nodes == 100 else RareColumn}
     for i in (0, 63, nodes - 1):
         assert column_of(made, f"ex.com/r{i}").data[made.all_rows].tolist() == [7 * (i == j) for j in range(nodes)]
+
+
+@pytest.mark.parametrize(("beyond", "kind"), [(0, Column), (1, RareColumn)])
+def test_a_new_resource_is_rare_only_in_a_table_that_is_not_small(monkeypatch, beyond, kind):
+    made = table(100, lambda i: {})
+    monkeypatch.setattr(nodetable, "SMALL_TABLE", len(made.alive.data) - beyond)
+    made.update(wire_node("n7", **{"ex.com/gpu": 8}))
+    assert type(column_of(made, "ex.com/gpu")) is kind
 
 
 def test_a_resource_that_many_nodes_have_is_an_array_again():

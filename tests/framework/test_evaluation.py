@@ -93,14 +93,17 @@ def test_kept_evaluations_equal_fresh_ones(seed):
             assert kept.nbytes == bytes_taken(kept)
 
 
+def config_with(**enabled):
+    """Of a profile that, by extension point, has these plugins alone, and those that each needs."""
+    enabled |= {"queueSort": [{"name": "PrioritySort"}], "bind": [{"name": "DefaultBinder"}]}
+    points = {point: {"enabled": plugins} for point, plugins in enabled.items()}
+    return {"plugins": {"multiPoint": {"disabled": [{"name": "*"}]}, **points}}
+
+
 @pytest.mark.parametrize("weight", [1, 100, 20_000, 20_000_000])
 def test_totals_of_any_weights_have_room(weight):
     score = [{"name": "NodeResourcesBalancedAllocation", "weight": weight}]
-    config = {"plugins": {"multiPoint": {"disabled": [{"name": "*"}]}, "score": {"enabled": score}}}
-    config["plugins"]["queueSort"], config["plugins"]["bind"] = (
-        {"enabled": [{"name": name}]} for name in ("PrioritySort", "DefaultBinder")
-    )
-    offline = scheduler([node("a"), pod("p", container(cpu="1", memory="1Gi"))], config)
+    offline = scheduler([node("a"), pod("p", container(cpu="1", memory="1Gi"))], config_with(score=score))
     profile = offline.profiles["default-scheduler"]
     evaluation = profile.evaluations.of(offline.pending["default/p"].shape)
     assert evaluation.totals.tolist()[0] % weight == 0
@@ -154,6 +157,20 @@ def test_a_heartbeat_or_a_foreign_facet_asks_no_plugin():
     offline.cluster.upsert_node(convert(annotated, core.Node))
     assert offline.cluster.table.log.serial > serial
     profile.evaluations.of(shape)
+
+
+def test_pods_on_many_nodes_ask_no_plugin_where_none_reads_resources():
+    reads_taints = [{"name": "TaintToleration"}]
+    names = [f"n{i}" for i in range(50)]
+    offline = scheduler([*map(node, names), pod("p")], config_with(filter=reads_taints, score=reads_taints))
+    profile = offline.profiles["default-scheduler"]
+    shape = offline.pending["default/p"].shape
+    before = profile.evaluations.of(shape).totals.tolist()
+    plugin = profile.plugins["TaintToleration"]
+    plugin.filter_rows = plugin.score_rows = None  # asking it would fail
+    for name in names[:8]:
+        offline.add(pod(f"on-{name}", container(cpu="1"), on=name))
+    assert profile.evaluations.of(shape).totals.tolist() == before
 
 
 def test_the_budget_drops_the_least_recently_used():

@@ -12,7 +12,7 @@ from koordsched.scheduling.offline import OfflineScheduler
 from tests.embedded import DEFAULT_CONFIG
 from tests.extraplugins import registry_with, resolved_with
 from tests.plugins.harness import StoppedClock
-from tests.plugins.objects import container, node, pod
+from tests.plugins.objects import container, node, pod, pod_affinity, pod_term
 
 NODES = (node("a"), node("b"), node("c"))
 
@@ -102,3 +102,13 @@ def test_the_disks_of_nominated_pods_are_taken():
     promised["status"]["nominatedNodeName"] = "b"
     offline = offline_with([], *NODES, promised, pod("p", volumes=disk))
     assert fitting(offline) == ["a", "c"]
+
+
+def test_a_node_that_fits_only_with_its_nominated_pods_is_refused_until_they_are_there():
+    promised = pod("promised", priority=9, schedulingGates=[{"name": "g"}], labels={"app": "db"})
+    promised["status"]["nominatedNodeName"] = "b"
+    company = pod_affinity(required=[pod_term("kubernetes.io/hostname", {"app": "db"})])
+    offline = offline_with([], *NODES, promised, pod("p", affinity=company))
+    assert fitting(offline) == []
+    offline.place("default/promised", "b")
+    assert fitting(offline) == ["b"]

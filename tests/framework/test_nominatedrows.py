@@ -22,3 +22,11 @@ def test_verdicts_are_kept_for_as_many_shapes_as_the_budget_allows():
         assert rows.tolist() == [table.row_of["b"]]
         assert (codes == PASS).tolist() == [cpu == "1"]
     assert asked == [wanted[cpu].shape for cpu in "1231"]
+
+
+def test_stamps_are_kept_for_the_priorities_asked_about_last():
+    offline = scheduler([node("a")])
+    nominated = NominatedRows(offline.cluster, offline.profiles["default-scheduler"].handle.nominations)
+    first, *_, last = (nominated.stamps(priority) for priority in range(100))
+    assert nominated.stamps(99) is last
+    assert nominated.stamps(0) is not first

@@ -262,6 +262,21 @@ def test_filters_are_told_of_every_difference_and_of_its_end():
         assert cluster.table.requested[CPU].data[:2].tolist() == [1000, 0]
 
 
+def test_an_overlay_is_disturbed_by_a_what_if_that_is_not_its_own():
+    offline = offline_with([node("a"), pod("there", container(cpu="1"), on="a")])
+    cluster = offline.cluster
+    (there,) = cluster.assigned.values()
+    overlay = Overlay()
+    overlay.without(0, there)
+    with overlay.applied(cluster, CycleState(there)):
+        assert overlay.undisturbed(cluster)
+        with cluster.what_if():
+            assert not overlay.undisturbed(cluster)
+        assert overlay.undisturbed(cluster)
+    with cluster.what_if():
+        assert not overlay.undisturbed(cluster)
+
+
 def test_numbers_of_rows_follow_when_rows_come_and_go():
     cluster = ClusterState()
     one, other = (cluster.pods.build(convert(pod(name), core.Pod)) for name in "ab")

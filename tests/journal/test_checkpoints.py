@@ -237,6 +237,35 @@ def test_what_is_held_for_a_pod_that_is_gone_is_held_until_its_binding_has_faile
         assert list(scheduler.cluster.table.row_of) == ["n1", "n2"]
 
 
+class HoldsEvictions:
+    """Deletions get no answer."""
+
+    async def __call__(self, call, proceed):
+        if call.method == "DELETE":
+            await asyncio.sleep(1000)
+        return await proceed()
+
+
+def test_preemptors_whose_victims_are_being_evicted_still_wait_for_that():
+    async def main():
+        embedded = Embedded()
+        embedded.insert(node("n0", cpu="2"))
+        for name in ("v0", "v1"):
+            embedded.insert(pod(name, container(cpu="1"), on="n0"))
+        recorded = Recorded(embedded, seconds_per_segment=4, fault=HoldsEvictions())
+        async with recorded.running() as scheduler:
+            embedded.insert(pod("p", container(cpu="2"), priority=100))
+            await asyncio.sleep(3)
+            assert scheduler.evictions.running == ("uid-default-p",)
+            embedded.insert(node("n1"))
+            await asyncio.sleep(4)
+            # The journal up to here, while the evictions are under way.
+            return recorded.journal.records(len(recorded.journal.segments) - 1)
+
+    _, replay = repeat(run(main()))
+    assert replay.replayed.scheduler.evictions.running == ("uid-default-p",)
+
+
 class HoldsClaims:
     """Patches of claims get no answer."""
 

@@ -5,6 +5,8 @@ from collections import Counter
 
 import pytest
 
+from koordsched.framework.interface import PreBind
+from koordsched.framework.status import SUCCESS
 from koordsched.observability.exposition import render
 from koordsched.scheduling.pluginsampling import EVERY
 from tests.embedded import Embedded, scheduler_on
@@ -43,7 +45,26 @@ def test_what_is_timed_and_how_often():
     run(main())
 
 
-def test_bind_takes_as_long_as_the_api_server_does():
+class Prepares(PreBind):
+    """Takes its time before a binding."""
+
+    name = "Prepares"
+
+    def __init__(self, args, handle):
+        pass
+
+    def events_to_register(self):
+        return []
+
+    def pre_bind_pre_flight(self, cycle, pod, node):
+        return SUCCESS
+
+    async def pre_bind(self, cycle, pod, node):
+        await asyncio.sleep(3)
+        return SUCCESS
+
+
+def test_pre_bind_takes_as_long_as_its_plugins_and_bind_as_the_api_server():
     async def main():
         embedded = Embedded()
         embedded.insert(node("alder"))
@@ -53,11 +74,12 @@ def test_bind_takes_as_long_as_the_api_server_does():
                 await asyncio.sleep(2)
             return await proceed()
 
-        async with scheduler_on(embedded, fault=slow) as running:
+        async with scheduler_on(embedded, fault=slow, plugins=[Prepares]) as running:
             embedded.insert(pod("p"))
-            await asyncio.sleep(5)
+            await asyncio.sleep(10)
             text = await text_of(running.scheduler.metrics)
-        assert count(text, POINTS, "sum", extension_point="Bind") == pytest.approx(2.0)
+        assert count(text, POINTS, "sum", extension_point="PreBind", status="Success") == pytest.approx(3.0)
+        assert count(text, POINTS, "sum", extension_point="Bind", status="Success") == pytest.approx(2.0)
 
     run(main())
 

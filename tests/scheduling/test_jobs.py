@@ -471,36 +471,43 @@ def test_the_end_of_a_failed_binding_waits_for_a_long_job(monkeypatch):
     run(work())
 
 
+async def pieces_of_a_job(room, monkeypatch):
+    """How many of its 50 members are taken up, or told, between two turns of the loop."""
+    async with playing(node("n1", cpu="100")) as (embedded, _):
+        turns, pieces = 0, Counter()
+
+        async def others():
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        name = "_take_up" if room else "_tell"
+        step = getattr(JobAttempt, name)
+        monkeypatch.setattr(JobAttempt, name, lambda *given: (pieces.update([turns]), step(*given))[1])
+        task = asyncio.create_task(others())
+        for number in range(50):
+            embedded.insert(member(f"m{number:02}", need=50, cpu="1" if room or number < 40 else "20"))
+        for _ in range(2000):
+            await asyncio.sleep(0)
+        task.cancel()
+        sizes = list(pieces.values())
+        assert sum(sizes) >= 40
+        await asyncio.sleep(20)
+        assert len(bound(embedded)) == (50 if room else 0)
+        return sizes
+
+
 @pytest.mark.parametrize("room", [True, False])
 def test_members_are_taken_up_and_given_back_in_small_pieces(room, monkeypatch):
-    """Counted in members between two turns of the loop, however many there are."""
+    """However many there are."""
     pause_always(monkeypatch)
+    assert max(run(pieces_of_a_job(room, monkeypatch))) <= 16
 
-    async def work():
-        async with playing(node("n1", cpu="100")) as (embedded, _):
-            turns, pieces = 0, Counter()
 
-            async def others():
-                nonlocal turns
-                while True:
-                    turns += 1
-                    await asyncio.sleep(0)
-
-            name = "_take_up" if room else "_tell"
-            step = getattr(JobAttempt, name)
-            monkeypatch.setattr(JobAttempt, name, lambda *given: (pieces.update([turns]), step(*given))[1])
-            task = asyncio.create_task(others())
-            for number in range(100):
-                embedded.insert(member(f"m{number:02}", need=100, cpu="1" if room or number < 90 else "20"))
-            for _ in range(2000):
-                await asyncio.sleep(0)
-            task.cancel()
-            assert sum(pieces.values()) >= 90
-            assert max(pieces.values()) <= 16
-            await asyncio.sleep(20)
-            assert len(bound(embedded)) == (100 if room else 0)
-
-    run(work())
+@pytest.mark.parametrize("room", [True, False])
+def test_a_job_that_takes_no_time_keeps_the_loop(room, monkeypatch):
+    assert len(run(pieces_of_a_job(room, monkeypatch))) == 1
 
 
 def test_other_permit_plugins_are_waited_for_by_each_member():

@@ -22,6 +22,17 @@ RECREATED = "the UID in the precondition (a) does not match the UID in record (b
 CHANGED = "Operation cannot be fulfilled: the object has been modified; please apply your changes to the latest version"
 
 
+def writes_answered(code, reason, message):
+    """Writes to a server that always answers this."""
+
+    class Server:
+        def send(self, request, done):
+            body = (STATUS % (code, reason, message)).encode()
+            asyncio.get_running_loop().call_soon(done, Response(code, {}, body))
+
+    return ObjectWrites(Lanes(Server(), VirtualClock(asyncio.get_running_loop()), Random(1)), VirtualPodWriters())
+
+
 @pytest.mark.parametrize(
     "write",
     [lambda writes, pod: writes.evict(pod), lambda writes, pod: writes.delete(PODS, meta(pod))],
@@ -41,17 +52,24 @@ CHANGED = "Operation cannot be fulfilled: the object has been modified; please a
     ],
 )
 def test_a_write_succeeds_when_the_pod_is_no_more(code, reason, message, failed, write):
-    class Server:
-        def send(self, request, done):
-            body = (STATUS % (code, reason, message)).encode()
-            asyncio.get_running_loop().call_soon(done, Response(code, {}, body))
-
     async def main():
-        writes = ObjectWrites(Lanes(Server(), VirtualClock(asyncio.get_running_loop()), Random(1)), VirtualPodWriters())
         try:
-            await write(writes, Bench().pod(pod("p")))
+            await write(writes_answered(code, reason, message), Bench().pod(pod("p")))
         except WriteFailed:
             return True
         return False
 
     assert run(main()) is failed
+
+
+@pytest.mark.parametrize(
+    ("code", "reason", "created"), [(201, "", True), (409, "AlreadyExists", False), (403, "Forbidden", WriteFailed)]
+)
+def test_an_object_is_created_unless_there_is_one_of_that_name(code, reason, created):
+    async def main():
+        try:
+            return await writes_answered(code, reason, "").create(PODS, "default", pod("p"))
+        except WriteFailed:
+            return WriteFailed
+
+    assert run(main()) is created

@@ -7,6 +7,8 @@ import pytest
 from koordsched.cluster.state import ClusterState
 from koordsched.plugins.reservation.owners import Owners, named_pods
 from koordsched.scheduling.pending import PendingPods
+from tests.plugins.harness import Bench
+from tests.plugins.objects import node
 from tests.plugins.reservation.objects import pod
 from tests.steps import counted
 
@@ -31,6 +33,17 @@ def test_pods_by_name_are_those_that_have_the_name(seed):
             name = f"p-{draw.randrange(4)}"
             expected = [each for _, each in sorted(pending.by_uid.items()) if each.name == name]
             assert pending.of_name(name) == expected
+
+
+def test_a_pod_is_pending_as_long_as_it_exists_and_has_no_node():
+    cluster = Bench(node("n1")).cluster
+    pending = PendingPods(cluster)
+    waiting, assumed, gone = (pod(name, "a", uid=name) for name in ("waiting", "assumed", "gone"))
+    for each in (waiting, assumed, gone):
+        pending.put(each)
+    cluster.assume(assumed, 0)
+    pending.take(gone.uid)
+    assert [pending.is_pending(each) for each in (waiting, assumed, gone)] == [True, False, False]
 
 
 def test_to_find_a_pod_by_its_name_costs_the_same_however_many_wait():

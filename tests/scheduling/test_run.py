@@ -1,6 +1,7 @@
 """Scheduling ends in the open: what keeps it from going on ends the process, and the next replica takes over."""
 
 import asyncio
+import logging
 
 import pytest
 
@@ -129,6 +130,28 @@ def test_events_are_written_before_it_ends():
             assert (event["reason"], event["regarding"]["name"]) == ("FailedScheduling", "p")
 
     run(main())
+
+
+def test_bindings_without_an_answer_are_given_up_and_are_no_error(caplog):
+    async def main():
+        embedded = Embedded()
+        embedded.insert(node("alder"))
+
+        async def silent(call, proceed):
+            if call.path.endswith("/binding"):
+                await asyncio.sleep(1000)
+            return await proceed()
+
+        async with scheduler_on(embedded, fault=silent) as running:
+            embedded.insert(pod("p"))
+            await asyncio.sleep(1)
+            running.work.cancel()
+            assert running.scheduler.binding.in_flight == 1
+            await running.scheduler.stop()
+            assert running.scheduler.binding.in_flight == 0
+
+    run(main())
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR] == []
 
 
 def test_no_watch_is_under_way_when_it_has_stopped():

@@ -80,9 +80,9 @@ def test_what_is_restored_decides_alike():
         ]
         owned["status"]["startTime"] = "2029-12-31T00:00:00Z"
         embedded.insert(owned)
-        resized = pod("resized", container(cpu="1", memory="1Gi"), on="alder")
+        resized = pod("resized", container(cpu="1", memory="1Gi", gpu="1"), on="beech")
         resized["status"]["containerStatuses"] = [
-            {"name": "c", "resources": {"requests": {"cpu": "1500m", "memory": "1Gi"}}}
+            {"name": "c", "resources": {"requests": {"cpu": "1500m", "memory": "1Gi", "ex.com/gpu": "1"}}}
         ]
         embedded.insert(resized)
         leaving = pod("leaving", container(cpu="1"), on="cedar")

@@ -2,6 +2,8 @@
 
 import asyncio
 
+from koordsched.framework.interface import PreEnqueue
+from koordsched.framework.status import Code, Status
 from koordsched.scheduling.podstatus import WAITING
 from koordsched.scheduling.waitnotices import AFTER, AT_ONCE, WaitNotices
 from tests.embedded import Embedded, scheduler_on
@@ -78,6 +80,40 @@ def test_pods_gated_by_their_own_gates_and_quick_waits_are_left_alone():
             await asyncio.sleep(30)
             assert waiting_condition(embedded, "g") is None
             assert waiting_condition(embedded, "p") is None
+
+    run(main())
+
+
+class Reworded(PreEnqueue):
+    """Keeps every pod out, for a reason that changes."""
+
+    name = "Reworded"
+
+    def __init__(self, args, handle):
+        self.reason, self.pods = "too early", []
+
+    def events_to_register(self):
+        return []
+
+    def pre_enqueue(self, pod):
+        return Status(Code.UNSCHEDULABLE, (self.reason,))
+
+    def reworded(self):
+        while self.pods:
+            yield self.pods.pop()
+
+
+def test_a_gated_pod_shows_the_reason_that_its_plugin_has_now():
+    async def main():
+        embedded = Embedded()
+        async with scheduler_on(embedded, plugins=[Reworded]) as running:
+            embedded.insert(pod("p"))
+            await asyncio.sleep(AFTER + 3)
+            assert waiting_condition(embedded, "p") == ("True", "Gated", "gated by plugin Reworded: too early")
+            plugin = running.scheduler.profiles["default-scheduler"].plugins["Reworded"]
+            plugin.reason, plugin.pods = "too late", running.scheduler.pending_pods()
+            await asyncio.sleep(3)
+            assert waiting_condition(embedded, "p") == ("True", "Gated", "gated by plugin Reworded: too late")
 
     run(main())
 
