@@ -30,6 +30,11 @@ def gated_by(profile: Profile, pod: Pod) -> Status:
     return SUCCESS
 
 
+def internal_error(error: Exception) -> str:
+    """What users read of an attempt that a bug of a plugin ended."""
+    return f"internal error: {type(error).__name__}: {error}"
+
+
 class Attempt:
     """The attempt. `filter` comes first; `verdicts` is what it found."""
 

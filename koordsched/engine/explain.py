@@ -5,6 +5,7 @@ Changes nothing. The schema of `Explanation` is stable; it is documented in docs
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import msgspec
@@ -12,13 +13,15 @@ import numpy as np
 
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.state import ClusterState
-from koordsched.engine.attempt import Attempt, gated_by
+from koordsched.engine.attempt import Attempt, gated_by, internal_error
 from koordsched.engine.jobexplanation import JobExplanation, Jobs, explain_job
 from koordsched.framework.explaining import ExplainsNodes, ExplainsPods, ExplainsRefusals, ExplainsVerdicts
 from koordsched.framework.profile import Profile
 from koordsched.framework.scoring import PluginScores, ScoringFailed
 from koordsched.framework.status import PASS
 from koordsched.framework.verdicts import Verdicts
+
+_log = logging.getLogger(__name__)
 
 NOT_LOOKED_AT = "not looked at"
 """The reason of a node where a preferred or nominated one was tried first and passed."""
@@ -81,16 +84,25 @@ class Explanation(msgspec.Struct, rename="camel"):
 def explain(profile: Profile, cluster: ClusterState, pod: Pod, jobs: Jobs | None = None) -> Explanation:
     """Evaluates the pod on the cluster as it is. `jobs`: None leaves out those that are placed together with it."""
     result = Explanation(pod.title, profile.name, [], [], virtual=pod.virtual)
+    try:
+        _evaluate(result, profile, cluster, pod, jobs)
+    except Exception as error:  # a bug of a plugin is what the attempt would end with
+        _log.exception("explaining %s failed", pod.title)
+        result.message, result.reason = internal_error(error), "SchedulerError"
+    return result
+
+
+def _evaluate(result: Explanation, profile: Profile, cluster: ClusterState, pod: Pod, jobs: Jobs | None) -> None:
     result.job = explain_job(profile, cluster, pod, jobs) if jobs is not None else None
     gate = gated_by(profile, pod)
     if not gate.ok:
         result.gated_by, result.message, result.reason = gate.plugin, gate.message, "SchedulingGated"
         result.refusal = _refusal(profile, gate.plugin, pod)
-        return result
+        return
     attempt = Attempt(profile, cluster, pod)
     if not attempt.has_nodes:
         result.message, result.reason = attempt.message(), "Unschedulable"
-        return result
+        return
     verdicts = attempt.filter()
     result.nodes = _nodes(profile, cluster, verdicts)
     _add_details(result.nodes, profile, cluster, attempt)
@@ -102,7 +114,7 @@ def explain(profile: Profile, cluster: ClusterState, pod: Pod, jobs: Jobs | None
     error = attempt.error()
     if error is not None:
         result.message, result.reason = error.message, "SchedulerError"
-        return result
+        return
     rejection = verdicts.pre_filtered.status
     if rejection.code.rejects:
         result.rejected_by = rejection.plugin
@@ -112,12 +124,11 @@ def explain(profile: Profile, cluster: ClusterState, pod: Pod, jobs: Jobs | None
         result.message, result.reason = attempt.message(outcome), "Unschedulable"
         result.nominated_node = outcome.nominated_node
         result.victims = [victim.title for victim in outcome.victims]
-        return result
+        return
     try:
         _score(result, attempt)
     except ScoringFailed as failed:
         result.message, result.reason = str(failed), "SchedulerError"
-    return result
 
 
 def _nodes(profile: Profile, cluster: ClusterState, verdicts: Verdicts) -> list[NodeVerdict]:

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from koordsched.cluster.events import ASSIGNED_POD_DELETE
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.state import ClusterState
+from koordsched.engine.attempt import internal_error
 from koordsched.framework.diagnosis import one_node_error
 from koordsched.framework.handle import WriteFailed
 from koordsched.framework.interface import PreBind
@@ -164,7 +165,7 @@ class BindingCycle:
             raise
         except Exception as error:
             _log.exception("binding %s to %s failed", pod.title, placement.node)
-            status = Status(Code.ERROR, (f"internal error: {type(error).__name__}: {error}",))
+            status = Status(Code.ERROR, (internal_error(error),))
         now = self.clock()
         if not status.ok:
             if self._closing:

@@ -19,7 +19,7 @@ from koordsched.cluster.events import ASSIGNED_POD_DELETE
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.podevents import leaving
 from koordsched.cluster.state import ClusterState
-from koordsched.engine.attempt import Attempt
+from koordsched.engine.attempt import Attempt, internal_error
 from koordsched.engine.transaction import Transaction
 from koordsched.extender.client import ExtenderError
 from koordsched.extender.wire import MAX_MESSAGE, clipped
@@ -201,7 +201,7 @@ class SchedulingCycle:
     def broken(pod: Pod, error: Exception) -> NotPlaced:
         """A bug ended an attempt at the pod."""
         _log.error("scheduling %s failed", pod.title, exc_info=error)
-        return erroneous(f"internal error: {type(error).__name__}: {error}")
+        return erroneous(internal_error(error))
 
     async def decide(
         self,

@@ -5,6 +5,7 @@ Pods that a profile cannot tell apart are evaluated once, on the cluster as it i
 
 from __future__ import annotations
 
+import logging
 import re
 from collections import Counter
 from collections.abc import Callable, Generator, Hashable, Iterable, Mapping
@@ -14,7 +15,7 @@ import msgspec
 
 from koordsched.cluster.pod import Pod
 from koordsched.cluster.state import ClusterState
-from koordsched.engine.attempt import Attempt, gated_by
+from koordsched.engine.attempt import Attempt, gated_by, internal_error
 from koordsched.engine.explain import Explanation, NodeVerdict
 from koordsched.framework.profile import Profile
 from koordsched.plugins.shared.workloads import workload_title
@@ -22,6 +23,8 @@ from koordsched.scheduling.advice import FITS, GATED, WAITS, Advice, advise
 from koordsched.scheduling.decisions import Rejection
 from koordsched.scheduling.failure import SCHEDULER_ERROR, UNSCHEDULABLE
 from koordsched.scheduling.queueprofile import equivalence_keys
+
+_log = logging.getLogger(__name__)
 
 SCHEDULING_GATED = "SchedulingGated"
 
@@ -122,7 +125,16 @@ def _kind(pod: Pod, identity: Hashable | None) -> Hashable:
 
 
 def _found(profile: Profile, cluster: ClusterState, pod: Pod) -> _Finding:
-    """The profile's evaluation of the pod now."""
+    """The profile's evaluation of the pod now. A bug of a plugin keeps no other pod out of the report."""
+    try:
+        return _evaluated(profile, cluster, pod)
+    except Exception as error:
+        _log.exception("evaluating %s failed", pod.title)
+        message = internal_error(error)
+        return _Finding(SCHEDULER_ERROR, (message,), message)
+
+
+def _evaluated(profile: Profile, cluster: ClusterState, pod: Pod) -> _Finding:
     gate = gated_by(profile, pod)
     if not gate.ok:
         let_in = Advice(GATED, f"until {gate.plugin} admits it to the queue")

@@ -15,7 +15,7 @@ from koordsched.cli.pending import pending, repeated, waiting_in
 from koordsched.cli.standby import standby
 from koordsched.client.clock import SystemClock
 from koordsched.framework.interface import PreFilter
-from koordsched.framework.status import Code, Status
+from koordsched.framework.status import SKIP, Code, Status
 from koordsched.plugins import IN_TREE
 from koordsched.scheduling.decisions import Rejection
 from koordsched.scheduling.offline import OfflineScheduler
@@ -172,6 +172,38 @@ def finished(steps):
             count += 1
     except StopIteration as end:
         return count, end.value
+
+
+class Raising(PreFilter):
+    """Raises for pods named `web…`."""
+
+    name = "Raising"
+
+    def __init__(self, args, handle):
+        pass
+
+    def pre_filter(self, cycle, pod):
+        if pod.name.startswith("web"):
+            raise KeyError("no idea")
+        return SKIP
+
+
+def test_pods_that_a_plugin_raises_for_take_the_report_from_no_others():
+    cluster = OfflineScheduler(
+        resolved_with(DEFAULT_CONFIG, [Raising]),
+        registry_with([Raising]),
+        [node("n1"), *of("web", 2, "1"), *of("huge", 1, "100")],
+        clock=SystemClock(),
+        rng=Random(1),
+    )
+    _, report = finished(pending_groups(cluster.pending.values(), cluster.profiles, cluster.cluster))
+    text = "internal error: KeyError: 'no idea'"
+    assert [(group.reason, group.causes, len(group.pods)) for group in report.groups] == [
+        ("SchedulerError", [text], 2),
+        ("Unschedulable", ["Insufficient cpu"], 1),
+    ]
+    shown = cluster.explain(report.groups[0].pods[0])
+    assert (shown.reason, shown.message) == ("SchedulerError", text)
 
 
 class Failing(PreFilter):
