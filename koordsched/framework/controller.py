@@ -51,24 +51,6 @@ class ObjectWatches(Protocol):
         """
 
 
-class _NothingThere:
-    """A collection without objects."""
-
-    def __init__(self) -> None:
-        self.synced = asyncio.Event()
-        self.synced.set()
-
-    async def run(self) -> None:
-        await asyncio.Event().wait()
-
-
-def nothing_there(
-    path: str, kind: type[T], selectors: Mapping[str, str], seen: Callable[[T], None], gone: Callable[[str], None]
-) -> ObjectWatch:
-    """For controllers without an API server."""
-    return _NothingThere()
-
-
 class ObjectWrites(Protocol):
     """Writes of objects. They give way to bindings and evictions. Each raises WriteFailed (`framework.handle`)."""
 
@@ -99,9 +81,9 @@ class ControllerHandle:
     own_replicas: Container[Pod]
     profiles: Mapping[str, Profile]
     """By scheduler name."""
+    watch: ObjectWatches
     features: frozenset[str] = frozenset()
     """The feature gates that are on."""
-    watch: ObjectWatches = nothing_there
 
 
 class Controller(Protocol):

@@ -200,8 +200,8 @@ class Scheduler:
             metrics,
             replicas,
             self.profiles,
-            resolved.features,
             ControllerWatches(transport, clock, rng),
+            resolved.features,
         )
         self._controllers = build_controllers(resolved, self.profiles, controllers, given)
         self._notices = WaitNotices(self.reporter, clock.monotonic, self._pending.by_uid)

@@ -33,7 +33,7 @@ class Writes:
 
 def handle(machine, writes, metrics=None):
     metrics = metrics or Metrics(process_metrics=False)
-    return ControllerHandle(machine.cluster, writes, machine.reporter, machine.clock, metrics, (), {})
+    return ControllerHandle(machine.cluster, writes, machine.reporter, machine.clock, metrics, (), {}, None)
 
 
 def test_breakers_are_written_until_they_are():

@@ -47,8 +47,3 @@ DEPRECATED = MappingProxyType(
     }
 )
 """Old name -> the name that it is read as, unless that is there, too."""
-
-
-def type_of(resource: str) -> str | None:
-    """The type of device that has this resource."""
-    return next((kind for kind, names in NAMES.items() if resource in names), None)
