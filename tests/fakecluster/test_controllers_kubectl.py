@@ -103,6 +103,7 @@ def test_rollout_of_stateful_and_daemon_sets(kubectl, namespace):
     )
 
 
+@pytest.mark.slow
 def test_drain_honours_a_budget(kubectl, namespace):
     kubectl("-n", namespace, "apply", "-f", "-", stdin=workload("Deployment", "web", 6))
     kubectl("-n", namespace, "rollout", "status", "deployment/web", "--timeout=30s")

@@ -186,6 +186,7 @@ async def test_side_by_side(tmp_path, monkeypatch):
         assert await scheduled_by() == ["default-scheduler"] * 4
 
 
+@pytest.mark.slow
 async def test_from_koord_scheduler(tmp_path, monkeypatch):
     monkeypatch.delenv(REAL, raising=False)
     labels = {"app": "koord-scheduler"}

@@ -102,6 +102,7 @@ def test_what_pods_were_given_is_given_again(worlds, monkeypatch):
     assert given > 5
 
 
+@pytest.mark.slow
 def test_recording_changes_nothing(monkeypatch):
     unrecorded = simulation.run(4).digest
     assert journals_of(4, monkeypatch)[0].digest == unrecorded

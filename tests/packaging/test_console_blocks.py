@@ -25,14 +25,8 @@ DOCUMENTS = {
     for path in sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("config/**/*.md")])
 }
 WITH_CONSOLE = [name for name, text in DOCUMENTS.items() if commands(text)]
-QUICK = {
-    "README.md",
-    "docs/configuration.md",
-    "docs/getting-started.md",
-    "docs/gpu-fragmentation.md",
-    "docs/monitoring.md",
-}
-"""Those whose commands take a few seconds."""
+QUICK = {"README.md", "docs/getting-started.md", "docs/monitoring.md"}
+"""What is read first."""
 INSTALLING = {"README.md", "docs/getting-started.md"}
 """Those that say how to install; the others presuppose it."""
 LANGUAGES = {"console", "sh", "text", "yaml", "python", "promql"}

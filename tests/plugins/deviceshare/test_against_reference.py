@@ -55,24 +55,24 @@ def same_decisions(state, events):
             assert ours.scores == expected.scores, name
 
 
-@pytest.mark.parametrize("seed", quick_first(range(400), 14))
+@pytest.mark.parametrize("seed", quick_first(range(400), 7))
 def test_the_same_as_the_naive_model(seed):
     state = random_state(seed)
     same_decisions(state, state.objects)
 
 
-@pytest.mark.parametrize("seed", quick_first(range(150), 4))
+@pytest.mark.parametrize("seed", quick_first(range(150), 2))
 def test_the_same_on_odd_nodes(seed):
     state = random_state(f"odd{seed}", odd=True)
     same_decisions(state, state.objects)
 
 
-@pytest.mark.parametrize("seed", quick_first(range(150), 6))
+@pytest.mark.parametrize("seed", quick_first(range(150), 3))
 def test_the_same_after_objects_came_changed_and_went(seed):
     same_decisions(*random_events(seed))
 
 
-@pytest.mark.parametrize("seed", quick_first(range(100), 4))
+@pytest.mark.parametrize("seed", quick_first(range(100), 2))
 def test_the_same_victims(seed):
     state = random_state(seed)
     for pod in state.pending:
@@ -85,7 +85,7 @@ def test_the_same_victims(seed):
             )
 
 
-@pytest.mark.parametrize("seed", quick_first(range(1000, 1300), 8))
+@pytest.mark.parametrize("seed", quick_first(range(1000, 1300), 4))
 def test_the_same_verdicts_with_improved_allocation(seed):
     """Which of several places together is taken is not the model's to say: it looks whether there is any."""
     state = random_state(seed)

@@ -26,25 +26,25 @@ def differences(seed, **options):
     return comparison.differences
 
 
-@pytest.mark.parametrize("seed", quick_first(range(300), 6))
+@pytest.mark.parametrize("seed", quick_first(range(300), 3))
 def test_stories(seed):
     found = differences(seed)
     assert not found, "\n".join(found)
 
 
-@pytest.mark.parametrize("seed", quick_first(range(150), 3))
+@pytest.mark.parametrize("seed", quick_first(range(150), 2))
 def test_stories_with_what_is_rare(seed):
     found = differences(f"rare-{seed}", rare=True)
     assert not found, "\n".join(found)
 
 
-@pytest.mark.parametrize("seed", quick_first(range(150), 3))
+@pytest.mark.parametrize("seed", quick_first(range(150), 2))
 def test_stories_with_pods_that_are_taken_over(seed):
     found = differences(f"taking-{seed}", taking=True)
     assert not found, "\n".join(found)
 
 
-@pytest.mark.parametrize("seed", quick_first(range(150), 3))
+@pytest.mark.parametrize("seed", quick_first(range(150), 2))
 def test_stories_with_gpus(seed):
     found = differences(f"devices-{seed}", devices=True)
     assert not found, "\n".join(found)

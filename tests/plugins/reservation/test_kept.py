@@ -75,7 +75,7 @@ def tell(seed, monkeypatch, **options):
 
 
 @pytest.mark.parametrize("options", [{}, {"rare": True}, {"devices": True}], ids=["usual", "rare", "devices"])
-@pytest.mark.parametrize("seed", quick_first(fresh_seeds("kept reservations", 60), 3))
+@pytest.mark.parametrize("seed", quick_first(fresh_seeds("kept reservations", 60), 2))
 def test_what_is_kept_is_what_there_is(seed, options, monkeypatch):
     assert tell(seed, monkeypatch, **options).looks > 50
 
