@@ -99,6 +99,14 @@ def positive(text: str | int | float | None) -> bool:
         return False
 
 
+def equal(one: str | int | float | None, other: str | int | float | None) -> bool:
+    """Whether both are there, and quantities of the same amount."""
+    try:
+        return one is not None and other is not None and parse(one) == parse(other)
+    except QuantityError:
+        return False
+
+
 @lru_cache(maxsize=16384)
 def whole(text: str | int | float) -> bool:
     """Whether the quantity is an integer. Raises QuantityError."""

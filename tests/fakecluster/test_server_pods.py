@@ -95,6 +95,8 @@ QOS = [
     ([{"limits": {"cpu": "1", "memory": "1Gi"}}], "Guaranteed"),
     ([{"limits": {"cpu": "1", "memory": "1Gi"}}, {}], "Burstable"),
     ([{"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "500m"}}], "Burstable"),
+    ([{"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "1000m", "memory": "1024Mi"}}], "Guaranteed"),
+    ([{"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "0", "memory": "1Gi"}}], "Burstable"),
     ([{"requests": {"ex.com/x": "1"}, "limits": {"ex.com/x": "1"}}], "BestEffort"),
 ]
 

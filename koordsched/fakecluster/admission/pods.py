@@ -18,7 +18,7 @@ from koordsched.fakecluster.podclaimvalidation import claim_status_errors
 from koordsched.fakecluster.podupdate import pod_update_errors
 from koordsched.fakecluster.podvalidation import pod_spec_errors
 from koordsched.fakecluster.preencoded import Preencoded, preencode
-from koordsched.fakecluster.quantities import positive
+from koordsched.fakecluster.quantities import equal, positive
 from koordsched.fakecluster.registry import Registry
 from koordsched.fakecluster.resources import Resource
 from koordsched.fakecluster.strategy import Strategy
@@ -244,7 +244,7 @@ def qos_class(spec: Object) -> str:
             request, limit = (requests or {}).get(name), (limits or {}).get(name)
             if positive(request) or positive(limit):
                 some = True
-            if guaranteed and not (positive(limit) and (request is None or request == limit)):
+            if guaranteed and not (positive(limit) and (request is None or equal(request, limit))):
                 guaranteed = False
     if not some:
         return "BestEffort"
