@@ -16,7 +16,6 @@ from koordsched.cli.standby import standby
 from koordsched.client.clock import SystemClock
 from koordsched.framework.interface import PreFilter
 from koordsched.framework.status import SKIP, Code, Status
-from koordsched.plugins import IN_TREE
 from koordsched.scheduling.decisions import Rejection
 from koordsched.scheduling.offline import OfflineScheduler
 from koordsched.scheduling.pendinggroups import PendingPodsReport, pending_groups
@@ -163,6 +162,12 @@ async def test_a_running_scheduler_is_asked():
         assert status == 403
 
 
+def offline(objects, *plugins):
+    """A scheduler of these objects, with these plugins besides."""
+    resolved, registry = resolved_with(DEFAULT_CONFIG, plugins), registry_with(plugins)
+    return OfflineScheduler(resolved, registry, objects, clock=SystemClock(), rng=Random(1))
+
+
 def finished(steps):
     """(how many steps there were, the report)."""
     count = 0
@@ -189,13 +194,7 @@ class Raising(PreFilter):
 
 
 def test_pods_that_a_plugin_raises_for_take_the_report_from_no_others():
-    cluster = OfflineScheduler(
-        resolved_with(DEFAULT_CONFIG, [Raising]),
-        registry_with([Raising]),
-        [node("n1"), *of("web", 2, "1"), *of("huge", 1, "100")],
-        clock=SystemClock(),
-        rng=Random(1),
-    )
+    cluster = offline([node("n1"), *of("web", 2, "1"), *of("huge", 1, "100")], Raising)
     _, report = finished(pending_groups(cluster.pending.values(), cluster.profiles, cluster.cluster))
     text = "internal error: KeyError: 'no idea'"
     assert [(group.reason, group.causes, len(group.pods)) for group in report.groups] == [
@@ -219,13 +218,7 @@ class Failing(PreFilter):
 
 
 def test_pods_that_cannot_be_evaluated_are_a_group_with_the_error():
-    cluster = OfflineScheduler(
-        resolved_with(DEFAULT_CONFIG, [Failing]),
-        registry_with([Failing]),
-        [node("n1"), *of("web", 2, "1")],
-        clock=SystemClock(),
-        rng=Random(1),
-    )
+    cluster = offline([node("n1"), *of("web", 2, "1")], Failing)
     _, report = finished(pending_groups(cluster.pending.values(), cluster.profiles, cluster.cluster))
     (group,) = report.groups
     assert (group.reason, group.verdict, len(group.pods)) == ("SchedulerError", "", 2)
@@ -234,7 +227,7 @@ def test_pods_that_cannot_be_evaluated_are_a_group_with_the_error():
 
 
 def test_kinds_beyond_the_limit_are_shown_as_they_were_recorded():
-    cluster = OfflineScheduler(resolved_with(DEFAULT_CONFIG, ()), IN_TREE, OBJECTS, clock=SystemClock(), rng=Random(1))
+    cluster = offline(OBJECTS)
     pods = [one for one in cluster.pending.values() if "web" in one.name or "huge" in one.name or "fitting" in one.name]
     message = "0/2 nodes are available: 2 Insufficient memory. preemption: none."
     rejection = Rejection("", "", 0.0, 0.0, 1, "Unschedulable", message, [], "")

@@ -119,9 +119,15 @@ def test_dra_case_45_expressions_that_cost_too_much() -> None:
     assert error(two(), selector).endswith("CEL runtime error: operation cancelled: actual cost limit exceeded")
 
 
-def test_the_text_of_an_error_counts_as_what_is_kept() -> None:
+def with_expressions() -> tuple[World, CelExpressions]:
+    """A world, and what keeps its expressions."""
     made, expressions = World(), CelExpressions(Features())
     made.allocator = Allocator(made.index, expressions, made.features, lambda: "share")
+    return made, expressions
+
+
+def test_the_text_of_an_error_counts_as_what_is_kept() -> None:
+    made, expressions = with_expressions()
     made.slice("s1", "d0")
     text = error(made, "||".join(["x"] * 120))
     assert text.endswith("20 more errors were truncated")
@@ -129,8 +135,7 @@ def test_the_text_of_an_error_counts_as_what_is_kept() -> None:
 
 
 def test_long_expressions_take_more_of_the_budget() -> None:
-    made, expressions = World(), CelExpressions(Features())
-    made.allocator = Allocator(made.index, expressions, made.features, lambda: "share")
+    made, expressions = with_expressions()
     made.slice("s1", "d0")
     assert made.got(request(selector=f"device.driver != '{'x' * 5_000}'")) == ["d0"]
     assert expressions._programs.nbytes > 100 * 5_000
@@ -138,8 +143,7 @@ def test_long_expressions_take_more_of_the_budget() -> None:
 
 def test_devices_are_read_again_when_too_many_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(celexpressions, "_DEVICES_KEPT", 3)
-    made, expressions = World(), CelExpressions(Features())
-    made.allocator = Allocator(made.index, expressions, made.features, lambda: "share")
+    made, expressions = with_expressions()
     made.slice("s1", *(device(f"d{at}", {"k": at}) for at in range(10)))
     assert made.got(request(selector=f"{OWN}.k == 9")) == ["d9"]
     assert made.got(request(selector=f"{OWN}.k >= 0 && {OWN}.k != 0")) == ["d1"]
